@@ -1,0 +1,145 @@
+// One value head of one row: start state, chunks of tokens, final state. The plain rule and verify differ in what they do with a token's
+// results (emit) and whether the final state is stored.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "contract/rules.h"
+#include "cpu/head_tokens.h"
+#include "cpu/view.h"
+
+namespace recoverssm::cpu {
+
+// Scratch of one worker.
+struct HeadWork {
+  HeadScratch tokens;  // kTokenChunk tokens
+  HeadScratch fold;    // as many as may wait in a block; carved only for calls with pending
+  float* h = nullptr;  // [v_stride][k_stride]
+};
+
+inline HeadWork carve_head_work(Carver& carver, const RuleShape& shape, Gate gate, std::int64_t fold_capacity) {
+  HeadWork work;
+  work.tokens = carve_head(carver, shape, gate, kTokenChunk, /*replay=*/false);
+  if (fold_capacity > 0) work.fold = carve_head(carver, shape, gate, fold_capacity, /*replay=*/true);
+  work.h = carver.take<float>(static_cast<std::int64_t>(shape.v_stride) * shape.k_stride);
+  return work;
+}
+
+// Bytes for `workers` workers, and the share of one of them: the same carving, measured or done.
+inline std::size_t head_work_size(const RuleShape& shape, Gate gate, std::int64_t fold_capacity, int workers) {
+  Carver carver(nullptr);
+  carve_head_work(carver, shape, gate, fold_capacity);
+  return carver.used() * static_cast<std::size_t>(workers);
+}
+
+inline HeadWork head_work_of(const Execution& e, const RuleShape& shape, Gate gate, std::int64_t fold_capacity, int worker) {
+  const std::size_t share = head_work_size(shape, gate, fold_capacity, 1);
+  Carver carver(e.scratch + static_cast<std::size_t>(worker) * share);
+  return carve_head_work(carver, shape, gate, fold_capacity);
+}
+
+// Records that can wait in a block: S.
+inline std::int64_t record_capacity(Gate gate, const Records& records) {
+  return gate == Gate::gdn ? records.packed.shape[2] : records.corrections.shape[2];
+}
+
+// Replays `count` waiting records into h and writes the result back, so that what follows starts from the state as stored.
+inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadScratch& scratch,
+                      const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h) {
+  kernels.replay({.tokens = waiting,
+                  .first = 0,
+                  .last = waiting.count,
+                  .rows = rows,
+                  .h = h,
+                  .token_stride = shape.v_stride,
+                  .correction = scratch.correction + first});
+  store_rows(kernels, state, block, head, first, rows, h);
+  load_rows(kernels, state, block, head, first, rows, h);
+}
+
+struct HeadRow {
+  std::int64_t block = 0;
+  std::int64_t head = 0;
+  std::int64_t first_token = 0;  // local
+  std::int64_t length = 0;
+  bool from_zero = false;
+  bool store_final = false;
+  HeadTokens waiting;  // count 0: nothing to fold
+};
+
+// emit(tokens, index, t): results of token t of the row are in work.tokens at index.
+template <class Emit>
+void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape& shape, const TensorView& state, const HeadWork& work,
+              const HeadRow& row, Emit&& emit) {
+  const bool one_chunk = row.length <= kTokenChunk;
+  for (std::int64_t begin = 0; begin < row.length; begin += kTokenChunk) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kTokenChunk, row.length - begin));
+    const bool last_chunk = begin + count == row.length;
+    const HeadTokens tokens = prepare_inputs(kernels, inputs, shape, row.head, row.first_token + begin, count, work.tokens);
+    for (int first = 0; first < shape.V; first += kStateRows) {
+      const int rows = std::min(kStateRows, shape.V - first);
+      // A row of one chunk needs no state between chunks, so that all its tiles share one that stays in the first-level cache.
+      float* h = work.h + (one_chunk ? 0 : static_cast<std::int64_t>(first) * shape.k_stride);
+      if (begin == 0) {
+        if (row.from_zero) {
+          zero_rows(state, h);
+        } else {
+          load_rows(kernels, state, row.block, row.head, first, rows, h);
+        }
+        if (row.waiting.count > 0) {
+          fold_rows(kernels, shape, row.waiting, work.fold, state, row.block, row.head, first, rows, h);
+        }
+      }
+      kernels.delta({.tokens = tokens,
+                     .rows = rows,
+                     .update_after_last = !last_chunk || row.store_final,
+                     .h = h,
+                     .token_stride = shape.v_stride,
+                     .v = work.tokens.v + first,
+                     .correction = work.tokens.correction + first,
+                     .out = work.tokens.out + first});
+      if (last_chunk && row.store_final) store_rows(kernels, state, row.block, row.head, first, rows, h);
+    }
+    for (int index = 0; index < count; ++index) emit(tokens, index, begin + index);
+  }
+}
+
+// Stores token results: out row at the token's global row, rounded to out's dtype.
+inline void store_out(const Kernels& kernels, const TensorView& out, const Rows& rows, std::int64_t token, std::int64_t head,
+                      const float* values) {
+  kernels.narrow(out.dtype, values, at(out, global_row(rows.token_index, token), head), out.shape[2]);
+}
+
+// A null row's outputs of one head.
+inline void zero_out(const TensorView& out, const Rows& rows, std::int64_t begin, std::int64_t end, std::int64_t head) {
+  const auto bytes = static_cast<std::size_t>(out.shape[2] * size_of(out.dtype));
+  for (std::int64_t t = begin; t < end; ++t) std::memset(at(out, global_row(rows.token_index, t), head), 0, bytes);
+}
+
+// Offsets of row i.
+inline std::int64_t row_begin(const Rows& rows, std::int64_t i) { return i32_at(rows.query_start_loc, i); }
+inline std::int64_t row_end(const Rows& rows, std::int64_t i) { return i32_at(rows.query_start_loc, i + 1); }
+
+// Traffic of a delta rule row: inputs and outputs of its tokens.
+inline void count_tokens(Counters& counters, const RuleInputs& inputs, const TensorView& out, std::int64_t tokens) {
+  const std::int64_t H = inputs.q.shape[1], K = inputs.q.shape[2], HV = inputs.v.shape[1], V = inputs.v.shape[2];
+  const std::int64_t gate = inputs.gate == Gate::kda ? HV * K : HV;
+  counters.rows += 1;
+  counters.tokens += tokens;
+  counters.activation_read += tokens * (2 * H * K + HV * V + gate + HV) * size_of(inputs.q.dtype);
+  counters.activation_written += tokens * HV * V * size_of(out.dtype);
+}
+
+inline std::int64_t state_bytes(const TensorView& state) {
+  return state.shape[1] * state.shape[2] * state.shape[3] * size_of(state.dtype);
+}
+
+// Bytes of one token's record, all heads.
+inline std::int64_t record_bytes(Gate gate, const Records& records) {
+  if (gate == Gate::gdn) return records.packed.shape[1] * records.packed.shape[3] * size_of(records.packed.dtype);
+  return records.corrections.shape[1] * records.corrections.shape[3] * size_of(records.corrections.dtype) +
+         records.key_gate.shape[1] * records.key_gate.shape[3] * size_of(records.key_gate.dtype);
+}
+
+}  // namespace recoverssm::cpu

@@ -1,0 +1,92 @@
+// How a CPU operation runs: kernels, threads, scratch, and the floating-point mode the contract asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "cpu/kernels.h"
+#include "recoverssm/types.hpp"
+
+namespace recoverssm::cpu {
+
+// Round to nearest, subnormals kept, no exception trapped, whatever the caller's mode; the caller's mode comes back at the end.
+class ScopedFpMode {
+ public:
+#if defined(__x86_64__)
+  ScopedFpMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+  ~ScopedFpMode() { _mm_setcsr(saved_); }
+#elif defined(__aarch64__)
+  ScopedFpMode() {
+    asm volatile("mrs %0, fpcr" : "=r"(saved_));
+    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}) : "memory");
+  }
+  ~ScopedFpMode() { asm volatile("msr fpcr, %0" : : "r"(saved_) : "memory"); }
+#else
+#error "recoverssm: set the floating-point mode of this architecture here"
+#endif
+  ScopedFpMode(const ScopedFpMode&) = delete;
+  ScopedFpMode& operator=(const ScopedFpMode&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  unsigned saved_;
+#else
+  std::uint64_t saved_ = 0;
+#endif
+};
+
+struct Execution {
+  const Kernels& kernels;
+  const ParallelFor& parallel;
+  std::byte* scratch;  // scratch_size() bytes, aligned to kWorkspaceAlignment
+  Counters* counters;  // may be null
+};
+
+// Number of workers a launch may use at once: what per-worker scratch is multiplied by.
+inline int workers_of(const Launch& launch) { return launch.parallel.run == nullptr ? 1 : launch.parallel.workers; }
+inline int workers_of(const Execution& e) { return e.parallel.run == nullptr ? 1 : e.parallel.workers; }
+
+// Calls f(task, worker) for every task. Kernels are reached through function pointers, so no arithmetic moves out of the scope of the
+// floating-point mode.
+template <class F>
+void parallel_for(const Execution& e, std::int64_t tasks, F&& f) {
+  if (tasks <= 0) return;
+  using Body = std::remove_reference_t<F>;
+  if (e.parallel.run == nullptr || tasks == 1) {
+    const ScopedFpMode mode;
+    for (std::int64_t task = 0; task < tasks; ++task) f(task, 0);
+    return;
+  }
+  e.parallel.run(
+      e.parallel.self, tasks,
+      [](void* context, std::int64_t task, int worker) {
+        const ScopedFpMode mode;
+        (*static_cast<Body*>(context))(task, worker);
+      },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+// Hands out aligned pieces of scratch memory. With a null base it only measures, so that a size and its use are one piece of code.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    return reinterpret_cast<T*>(at);
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace recoverssm::cpu

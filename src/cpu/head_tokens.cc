@@ -1,0 +1,223 @@
+#include "cpu/head_tokens.h"
+
+#include <cstring>
+
+#include "arithmetic/gates.h"
+#include "contract/rules.h"
+#include "cpu/view.h"
+
+namespace recoverssm::cpu {
+namespace {
+
+// One element of a parameter that is T or f32.
+float widen_one(const Kernels& kernels, const TensorView& view, std::int64_t i) {
+  float value = 0;
+  kernels.widen(view.dtype, at(view, i), &value, 1);
+  return value;
+}
+
+// K contiguous or strided elements of a parameter row.
+void widen_row(const Kernels& kernels, const TensorView& view, std::int64_t row, std::int64_t n, float* to) {
+  if (view.stride[1] == 1) {
+    kernels.widen(view.dtype, at(view, row), to, n);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) kernels.widen(view.dtype, at(view, row, i), to + i, 1);
+}
+
+void normalise_key(const Kernels& kernels, bool l2norm, int K, float* k) {
+  if (!l2norm) return;
+  kernels.scale(k, arithmetic::inverse_norm(kernels.dot(k, k, K)), k, K);
+}
+
+// q^ = (q*inv)*scale for gdn, q*(inv*scale) for kda: the contract's two orders of the same product.
+void normalise_query(const Kernels& kernels, Gate gate, bool l2norm, float scale, int K, float* q) {
+  if (!l2norm) {
+    kernels.scale(q, scale, q, K);
+    return;
+  }
+  const float inverse = arithmetic::inverse_norm(kernels.dot(q, q, K));
+  if (gate == Gate::kda) {
+    kernels.scale(q, inverse * scale, q, K);
+    return;
+  }
+  kernels.scale(q, inverse, q, K);
+  kernels.scale(q, scale, q, K);
+}
+
+KdaGate kda_gate(const Kernels& kernels, const GateRule& rule, std::int64_t head) {
+  return {.A_log = widen_one(kernels, rule.A_log, head),
+          .bounded = rule.lower_bound.has_value(),
+          .lower_bound = rule.lower_bound.value_or(0.0F),
+          .softplus_beta = rule.softplus_beta,
+          .softplus_threshold = rule.softplus_threshold};
+}
+
+GdnGate gdn_gate(const Kernels& kernels, const GateRule& rule, std::int64_t head) {
+  return {.A_log = widen_one(kernels, rule.A_log, head),
+          .dt_bias = widen_one(kernels, rule.dt_bias, head),
+          .softplus_beta = rule.softplus_beta,
+          .softplus_threshold = rule.softplus_threshold};
+}
+
+HeadTokens describe(const RuleShape& shape, Gate gate, int count, const HeadScratch& scratch) {
+  return {.count = count,
+          .K = shape.K,
+          .k = scratch.k,
+          .q = scratch.q,
+          .k_dot_q = scratch.k_dot_q,
+          .decay = scratch.decay,
+          .decay_per_channel = gate == Gate::kda,
+          .beta = scratch.beta};
+}
+
+}  // namespace
+
+RuleShape shape_of(const RuleInputs& inputs) {
+  RuleShape s;
+  s.H = static_cast<int>(inputs.q.shape[1]);
+  s.K = static_cast<int>(inputs.q.shape[2]);
+  s.HV = static_cast<int>(inputs.v.shape[1]);
+  s.V = static_cast<int>(inputs.v.shape[2]);
+  s.k_stride = padded_k(s.K);
+  s.v_stride = (s.V + kStateRows - 1) / kStateRows * kStateRows;
+  s.scale = inputs.scale.value_or(arithmetic::default_scale(s.K));
+  return s;
+}
+
+GateRule gate_rule_of(const RuleInputs& inputs) {
+  return {inputs.gate,   inputs.A_log,         inputs.dt_bias,           inputs.lower_bound,
+          inputs.l2norm, inputs.softplus_beta, inputs.softplus_threshold};
+}
+
+GateRule gate_rule_of(const Layer& layer) {
+  return {layer.gate,   layer.A_log,         layer.dt_bias,           layer.lower_bound,
+          layer.l2norm, layer.softplus_beta, layer.softplus_threshold};
+}
+
+HeadScratch carve_head(Carver& carver, const RuleShape& shape, Gate gate, std::int64_t tokens, bool replay) {
+  HeadScratch s;
+  s.k = carver.take<float>(tokens * shape.k_stride);
+  s.decay = carver.take<float>(gate == Gate::kda ? tokens * shape.k_stride : tokens);
+  s.correction = carver.take<float>(tokens * shape.v_stride);
+  s.gate_input = carver.take<float>(gate == Gate::kda ? shape.k_stride : tokens);
+  if (gate == Gate::kda) s.dt_bias = carver.take<float>(shape.k_stride);
+  if (replay) return s;
+  s.q = carver.take<float>(tokens * shape.k_stride);
+  s.k_dot_q = carver.take<float>(tokens);
+  s.beta = carver.take<float>(tokens);
+  s.v = carver.take<float>(tokens * shape.v_stride);
+  s.out = carver.take<float>(tokens * shape.v_stride);
+  return s;
+}
+
+HeadTokens prepare_inputs(const Kernels& kernels, const RuleInputs& inputs, const RuleShape& shape, std::int64_t head,
+                          std::int64_t first, int count, const HeadScratch& scratch) {
+  const GateRule rule = gate_rule_of(inputs);
+  const std::int64_t from_head = key_head(head, shape.H, shape.HV);
+  const std::int64_t key_padding = shape.k_stride - shape.K;
+  const std::int64_t value_padding = shape.v_stride - shape.V;
+  for (int t = 0; t < count; ++t) {
+    float* k = scratch.k + static_cast<std::int64_t>(t) * shape.k_stride;
+    float* q = scratch.q + static_cast<std::int64_t>(t) * shape.k_stride;
+    float* v = scratch.v + static_cast<std::int64_t>(t) * shape.v_stride;
+    kernels.widen(inputs.k.dtype, at(inputs.k, first + t, from_head), k, shape.K);
+    kernels.widen(inputs.q.dtype, at(inputs.q, first + t, from_head), q, shape.K);
+    kernels.widen(inputs.v.dtype, at(inputs.v, first + t, head), v, shape.V);
+    std::memset(k + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
+    std::memset(q + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
+    std::memset(v + shape.V, 0, static_cast<std::size_t>(value_padding) * sizeof(float));
+    normalise_key(kernels, inputs.l2norm, shape.K, k);
+    normalise_query(kernels, inputs.gate, inputs.l2norm, shape.scale, shape.K, q);
+    scratch.k_dot_q[t] = kernels.dot(k, q, shape.K);
+    kernels.widen(inputs.b.dtype, at(inputs.b, first + t, head), scratch.beta + t, 1);
+  }
+  kernels.sigmoid(scratch.beta, scratch.beta, count);
+
+  if (inputs.gate == Gate::gdn) {
+    for (int t = 0; t < count; ++t) kernels.widen(inputs.a.dtype, at(inputs.a, first + t, head), scratch.gate_input + t, 1);
+    kernels.gdn_decay(gdn_gate(kernels, rule, head), scratch.gate_input, scratch.decay, count);
+    return describe(shape, inputs.gate, count, scratch);
+  }
+  const KdaGate gate = kda_gate(kernels, rule, head);
+  widen_row(kernels, inputs.dt_bias, head, shape.K, scratch.dt_bias);
+  for (int t = 0; t < count; ++t) {
+    float* decay = scratch.decay + static_cast<std::int64_t>(t) * shape.k_stride;
+    kernels.widen(inputs.a.dtype, at(inputs.a, first + t, head), scratch.gate_input, shape.K);
+    kernels.kda_decay(gate, scratch.gate_input, scratch.dt_bias, decay, shape.K);
+    std::memset(decay + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
+  }
+  return describe(shape, inputs.gate, count, scratch);
+}
+
+HeadTokens prepare_records(const Kernels& kernels, const GateRule& rule, const Records& records, const RuleShape& shape,
+                           std::int64_t block, std::int64_t head, int count, const HeadScratch& scratch) {
+  const std::int64_t key_padding = shape.k_stride - shape.K;
+  const bool kda = rule.gate == Gate::kda;
+  const KdaGate gate = kda ? kda_gate(kernels, rule, head) : KdaGate{};
+  if (kda) widen_row(kernels, rule.dt_bias, head, shape.K, scratch.dt_bias);
+  for (int t = 0; t < count; ++t) {
+    float* k = scratch.k + static_cast<std::int64_t>(t) * shape.k_stride;
+    float* correction = scratch.correction + static_cast<std::int64_t>(t) * shape.v_stride;
+    std::memset(k + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
+    if (!kda) {
+      const auto* record = reinterpret_cast<const float*>(at(records.packed, block, head, t));
+      std::memcpy(correction, record, static_cast<std::size_t>(shape.V) * sizeof(float));
+      std::memcpy(k, record + shape.V, static_cast<std::size_t>(shape.K) * sizeof(float));
+      scratch.decay[t] = record[shape.V + shape.K];
+      continue;
+    }
+    std::memcpy(correction, at(records.corrections, block, head, t), static_cast<std::size_t>(shape.V) * sizeof(float));
+    const std::byte* key_gate = at(records.key_gate, block, head, t);
+    kernels.widen(records.key_gate.dtype, key_gate, k, shape.K);
+    normalise_key(kernels, rule.l2norm, shape.K, k);
+    kernels.widen(records.key_gate.dtype, key_gate + shape.K * size_of(records.key_gate.dtype), scratch.gate_input, shape.K);
+    float* decay = scratch.decay + static_cast<std::int64_t>(t) * shape.k_stride;
+    kernels.kda_decay(gate, scratch.gate_input, scratch.dt_bias, decay, shape.K);
+    std::memset(decay + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
+  }
+  return describe(shape, rule.gate, count, scratch);
+}
+
+void write_record(const RuleInputs& inputs, const Records& records, const RuleShape& shape, std::int64_t block, std::int64_t head,
+                  std::int64_t position, std::int64_t token, const HeadTokens& tokens, int index, const float* correction) {
+  const auto value_bytes = static_cast<std::size_t>(shape.V) * sizeof(float);
+  if (inputs.gate == Gate::gdn) {
+    auto* record = reinterpret_cast<float*>(at(records.packed, block, head, position));
+    std::memcpy(record, correction, value_bytes);
+    std::memcpy(record + shape.V, tokens.k + static_cast<std::int64_t>(index) * shape.k_stride,
+                static_cast<std::size_t>(shape.K) * sizeof(float));
+    record[shape.V + shape.K] = tokens.decay[index];
+    return;
+  }
+  // Raw key and raw gate are copied bit by bit: commit recomputes k^ and d with the same functions.
+  const auto key_bytes = static_cast<std::size_t>(shape.K * size_of(inputs.k.dtype));
+  std::memcpy(at(records.corrections, block, head, position), correction, value_bytes);
+  std::byte* key_gate = at(records.key_gate, block, head, position);
+  std::memcpy(key_gate, at(inputs.k, token, key_head(head, shape.H, shape.HV)), key_bytes);
+  std::memcpy(key_gate + key_bytes, at(inputs.a, token, head), key_bytes);
+}
+
+void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h) {
+  const std::int64_t K = state.shape[3];
+  const std::int64_t stride = padded_k(static_cast<int>(K));
+  for (int r = 0; r < rows; ++r) {
+    kernels.widen(state.dtype, at(state, block, head, first + r), h + r * stride, K);
+    std::memset(h + r * stride + K, 0, static_cast<std::size_t>(stride - K) * sizeof(float));
+  }
+  std::memset(h + rows * stride, 0, static_cast<std::size_t>((kStateRows - rows) * stride) * sizeof(float));
+}
+
+void store_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
+                const float* h) {
+  const std::int64_t K = state.shape[3];
+  const std::int64_t stride = padded_k(static_cast<int>(K));
+  for (int r = 0; r < rows; ++r) kernels.narrow(state.dtype, h + r * stride, at(state, block, head, first + r), K);
+}
+
+void zero_rows(const TensorView& state, float* h) {
+  const std::int64_t stride = padded_k(static_cast<int>(state.shape[3]));
+  std::memset(h, 0, static_cast<std::size_t>(kStateRows * stride) * sizeof(float));
+}
+
+}  // namespace recoverssm::cpu

@@ -1,0 +1,116 @@
+// The inner loops of the CPU backend, one table a SIMD target. Every target gives the same bits: the order of operations is fixed by
+// the contract and each table only differs in how many lanes run it at once.
+#pragma once
+
+#include <cstdint>
+
+#include "recoverssm/types.hpp"
+
+namespace recoverssm::cpu {
+
+// Channels a convolution kernel handles at once; scratch rows have this stride.
+constexpr int kConvTile = 256;
+
+// One token of a causal convolution over `channels` channels.
+struct ConvToken {
+  int channels = 0;               // <= kConvTile
+  int taps = 0;                   // W
+  const float* inputs[8] = {};    // inputs[w]: the token w taps from the oldest, widened
+  const float* weight = nullptr;  // [W][kConvTile]
+  const float* bias = nullptr;    // [channels] or null
+  bool silu = false;
+  float* out = nullptr;  // [channels], not yet rounded to T
+};
+
+// One token of a short convolution: the dilated sum, before its rounding to T. inputs and weight as above, any number of taps.
+struct ShortConvToken {
+  int channels = 0;
+  int taps = 0;
+  const float* const* inputs = nullptr;
+  const float* weight = nullptr;  // [Kc][kConvTile]
+  float* out = nullptr;
+};
+
+// Row stride of the fp32 scratch matrices over K: K rounded up to the 32 leaves of the canonical dot.
+constexpr int padded_k(int K) { return (K + 31) / 32 * 32; }
+
+// State rows a delta kernel handles at once; every target's lane count divides it.
+constexpr int kStateRows = 16;
+
+// Tokens of one head, prepared in fp32 scratch. All matrices have row stride padded_k(K); lanes K.. are never used.
+struct HeadTokens {
+  int count = 0;
+  int K = 0;
+  const float* k = nullptr;        // [count][padded_k] normalised key
+  const float* q = nullptr;        // [count][padded_k] normalised, scaled query; unused by replay
+  const float* k_dot_q = nullptr;  // [count]
+  const float* decay = nullptr;    // gdn: [count]; kda: [count][padded_k]
+  bool decay_per_channel = false;
+  const float* beta = nullptr;  // [count]
+};
+
+// Sequential delta rule over up to kStateRows rows of one head's state. h goes from the state before the first token to the state
+// after the last one, or, where nobody needs that (verify), to the state before the last update.
+// v, correction and out are matrices [token][row] with row stride 1. Everything is padded to kStateRows rows, so that a kernel may
+// run whole groups of lanes; rows past `rows` hold numbers nobody reads.
+struct DeltaRows {
+  HeadTokens tokens;
+  int rows = 0;                     // <= kStateRows
+  bool update_after_last = true;
+  float* h = nullptr;               // [kStateRows][padded_k]
+  std::int64_t token_stride = 0;    // of v, correction and out
+  const float* v = nullptr;
+  float* correction = nullptr;
+  float* out = nullptr;             // not yet rounded
+};
+
+// Replays records first..last-1 into up to kStateRows rows of state: hd = h*d; h = fma(c, k, hd).
+struct ReplayRows {
+  HeadTokens tokens;  // k and decay are used
+  int first = 0;
+  int last = 0;
+  int rows = 0;
+  float* h = nullptr;                 // [kStateRows][padded_k]
+  std::int64_t token_stride = 0;      // of correction
+  const float* correction = nullptr;  // [token][row], padded like DeltaRows
+};
+
+struct GdnGate {
+  float A_log = 0;
+  float dt_bias = 0;
+  float softplus_beta = 1;
+  float softplus_threshold = 20;
+};
+
+struct KdaGate {
+  float A_log = 0;
+  bool bounded = false;
+  float lower_bound = 0;
+  float softplus_beta = 1;
+  float softplus_threshold = 20;
+};
+
+struct Kernels {
+  Target target;
+  // Widening is exact; narrowing rounds to nearest even. dtype: f32, bf16, f16.
+  void (*widen)(DType dtype, const void* from, float* to, std::int64_t n);
+  void (*narrow)(DType dtype, const float* from, void* to, std::int64_t n);
+  float (*dot)(const float* x, const float* y, int n);            // canonical order
+  void (*scale)(const float* x, float factor, float* to, int n);  // to = x * factor
+  void (*sigmoid)(const float* b, float* beta, int n);
+  void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                       // n tokens of one head
+  void (*kda_decay)(const KdaGate& gate, const float* raw, const float* dt_bias, float* decay, int n);  // n channels of one token
+  void (*silu)(const float* x, float* to, int n);  // x / (1 + exp(-x)), not yet rounded
+  void (*conv)(const ConvToken& token);
+  void (*short_conv)(const ShortConvToken& token);
+  void (*delta)(const DeltaRows& rows);
+  void (*replay)(const ReplayRows& rows);
+};
+
+// The table of a target this CPU can run (never Target::best).
+const Kernels& kernels_of(Target target);
+
+// Whether this build holds the target and this CPU can run it. Allocates nothing.
+bool has_target(Target target);
+
+}  // namespace recoverssm::cpu
