@@ -1,0 +1,127 @@
+// recoverssm info: what this build is, and what this machine can run.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/support_table.h"
+#include "recoverssm/recoverssm.hpp"
+
+namespace recoverssm::cli {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// Features of this CPU that the targets are about.
+std::vector<std::string> cpu_features() {
+  std::vector<std::string> features;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#define RECOVERSSM_FEATURE(name) \
+  if (__builtin_cpu_supports(name)) features.emplace_back(name)
+  RECOVERSSM_FEATURE("sse4.2");
+  RECOVERSSM_FEATURE("avx2");
+  RECOVERSSM_FEATURE("fma");
+  RECOVERSSM_FEATURE("bmi2");
+  RECOVERSSM_FEATURE("avx512f");
+  RECOVERSSM_FEATURE("avx512bw");
+  RECOVERSSM_FEATURE("avx512dq");
+  RECOVERSSM_FEATURE("avx512vl");
+  RECOVERSSM_FEATURE("avx512bf16");
+#undef RECOVERSSM_FEATURE
+#endif
+  return features;
+}
+
+struct Backend {
+  const char* name;
+  bool available;
+  const char* reason;  // of its absence
+};
+constexpr Backend kBackends[] = {{"cpu", true, ""}, {"cuda", false, "not in this build"}, {"sycl", false, "not in this build"}};
+
+const char* dtype_or_dash(bool present, DType dtype) { return present ? name_of(dtype) : "-"; }
+
+ordered_json describe() {
+  Target best = Target::best;
+  const Status status = resolve_target(Target::best, best);
+  ordered_json targets = ordered_json::array();
+  for (const Target target : available_targets()) targets.push_back(name_of(target));
+  ordered_json backends = ordered_json::array();
+  for (const Backend& backend : kBackends) {
+    backends.push_back({{"name", backend.name},
+                        {"available", backend.available},
+                        {"reason", backend.available ? ordered_json(nullptr) : ordered_json(backend.reason)}});
+  }
+  ordered_json support = ordered_json::array();
+  for (const SupportEntry& entry : support_table()) {
+    support.push_back({{"op", entry.operation},
+                       {"activation", entry.has_activation ? ordered_json(name_of(entry.activation)) : ordered_json(nullptr)},
+                       {"state", entry.has_state ? ordered_json(name_of(entry.state)) : ordered_json(nullptr)},
+                       {"backend", "cpu"},
+                       {"supported", entry.support.supported},
+                       {"reason", entry.support.supported ? ordered_json(nullptr) : ordered_json(entry.support.reason)}});
+  }
+  return {{"version", version()},
+          {"cpu_features", cpu_features()},
+          {"targets", std::move(targets)},
+          {"best", status.ok() ? ordered_json(name_of(best)) : ordered_json(nullptr)},
+          {"backends", std::move(backends)},
+          {"record_layouts", {record_layout_id(Gate::gdn), record_layout_id(Gate::kda)}},
+          {"support", std::move(support)}};
+}
+
+std::string text_of_info() {
+  Target best = Target::best;
+  const Status status = resolve_target(Target::best, best);
+  std::vector<std::string> targets, backends;
+  for (const Target target : available_targets()) targets.emplace_back(name_of(target));
+  for (const Backend& b : kBackends) backends.push_back(b.available ? b.name : fmt::format("{} ({})", b.name, b.reason));
+  std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n", version(),
+                                 fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
+                                 status.ok() ? name_of(best) : status.message, fmt::join(backends, ", "));
+  text += fmt::format("record layouts  {}, {}\n", record_layout_id(Gate::gdn), record_layout_id(Gate::kda));
+
+  // A line an operation and activation dtype: the state dtypes it runs with, and a reason for each it does not.
+  text += fmt::format("\n{:<28}{:<12}{}\n", "on the CPU", "activation", "states");
+  std::string reasons;
+  const std::vector<SupportEntry> table = support_table();
+  for (std::size_t i = 0; i < table.size();) {
+    const SupportEntry& first = table[i];
+    std::vector<std::string> states;
+    for (; i < table.size() && table[i].operation == first.operation && table[i].activation == first.activation; ++i) {
+      const SupportEntry& entry = table[i];
+      if (entry.support.supported) {
+        states.emplace_back(entry.has_state ? name_of(entry.state) : "-");
+      } else {
+        reasons += fmt::format("  not {} with activation {}, state {}: {}\n", entry.operation,
+                               dtype_or_dash(entry.has_activation, entry.activation), dtype_or_dash(entry.has_state, entry.state),
+                               entry.support.reason);
+      }
+    }
+    text += fmt::format("{:<28}{:<12}{}\n", first.operation, dtype_or_dash(first.has_activation, first.activation),
+                        states.empty() ? "none" : fmt::format("{}", fmt::join(states, " ")));
+  }
+  return text + reasons;
+}
+
+}  // namespace
+
+std::function<int()> add_info(CLI::App& app) {
+  auto json = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("info", "Show version, CPU features, targets, backends, and what they support");
+  command->add_option("--json", *json, "- : write JSON to stdout instead")->type_name("-")->check(CLI::IsMember({"-"}));
+  command->footer("Example:\n  recoverssm info --json -");
+  return [json] {
+    fmt::print("{}", json->empty() ? text_of_info() : text_of(describe()));
+    return static_cast<int>(kOk);
+  };
+}
+
+}  // namespace recoverssm::cli

@@ -1,0 +1,138 @@
+// recoverssm replay: runs traces and checks what they expect.
+#include "trace/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "recoverssm/recoverssm.hpp"
+
+namespace recoverssm::cli {
+
+namespace {
+
+struct Arguments {
+  std::vector<std::string> files;
+  trace::ReplayOptions options;
+  std::string report;  // a path, "-": stdout, empty: none
+  double memory_gib = 0;
+  bool summary = false;
+};
+
+// Why nothing can run here, or nothing.
+std::string unavailable(const trace::ReplayOptions& options) {
+  if (options.backend != "cpu") return fmt::format("backend {} is not in this build, available: cpu", options.backend);
+  Target resolved = Target::best;
+  const Status status = resolve_target(options.target, resolved);
+  return status.ok() ? "" : status.message;
+}
+
+int exit_code(const trace::ReplayResult& result) {
+  if (result.error) return kMalformed;
+  return result.failed.empty() ? kOk : kFailed;
+}
+
+int write_report(const std::string& path, const std::vector<trace::ReplayResult>& results) {
+  const std::string text = text_of(to_json(results));
+  if (path == "-") {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    return written ? kOk : kNotWritten;
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return kOk;
+  fmt::print(stderr, "recoverssm replay: cannot write {}: {}\n", path, std::strerror(errno));
+  return kNotWritten;
+}
+
+int run(Arguments& arguments) {
+  const bool only_json = arguments.report == "-";
+  std::vector<trace::ReplayResult> results;
+  int code = kOk;
+  const std::string reason = unavailable(arguments.options);
+  if (!reason.empty()) {
+    fmt::print(stderr, "recoverssm replay: {}\n", reason);
+    for (const std::string& path : arguments.files) {
+      trace::ReplayResult result;
+      result.file = path;
+      result.error = reason;
+      results.push_back(std::move(result));
+    }
+    code = kUnavailable;
+  } else {
+    ProgressBar bar(static_cast<std::int64_t>(arguments.files.size()));
+    std::string path;
+    arguments.options.progress = [&](std::int64_t done, std::int64_t calls) {
+      bar.show(static_cast<double>(results.size()) + static_cast<double>(done) / static_cast<double>(calls), path);
+    };
+    trace::Replayer replayer(arguments.options);
+    for (const std::string& file : arguments.files) {
+      path = file;
+      bar.show(static_cast<double>(results.size()), path);
+      results.push_back(replayer.replay_file(file));
+      code = std::max(code, exit_code(results.back()));
+      if (only_json && results.back().ok()) continue;
+      bar.clear();
+      fmt::print(only_json ? stderr : stdout, "{}", lines_of(results.back()));
+      std::fflush(stdout);
+    }
+  }
+  FILE* people = only_json ? stderr : stdout;
+  if (reason.empty() && !only_json && results.size() > 1) fmt::print(people, "{}", total_line(results));
+  if (reason.empty() && arguments.summary) fmt::print(people, "{}", summary(results));
+  std::fflush(people);
+  if (!arguments.report.empty()) code = std::max(code, write_report(arguments.report, results));
+  return code;
+}
+
+}  // namespace
+
+std::function<int()> add_replay(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("replay", "Run traces and check what they expect");
+  command->add_option("files", arguments->files, "Trace files (*.rst.safetensors)")->required()->type_name("FILE...");
+  command->add_option("--backend", arguments->options.backend, "Backend that runs the calls: cpu")->capture_default_str();
+  command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
+      ->check(CLI::IsMember({"exact", "fast"}))
+      ->capture_default_str();
+  command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
+      ->type_name("REPORT");
+  command->add_option("--repeat", arguments->options.repeat, "Run every call N times from the same contents; all results must agree")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->options.threads, "Threads; 0: one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  const std::map<std::string, Target> targets = {
+      {"best", Target::best}, {"portable", Target::portable}, {"avx2", Target::avx2}, {"avx512", Target::avx512}};
+  command->add_option("--target", arguments->options.target, "Instruction set: best, portable, avx2, avx512")
+      ->transform(CLI::CheckedTransformer(targets))
+      ->type_name("NAME")
+      ->default_str("best");
+  command->add_option("--memory-limit", arguments->memory_gib, "GiB a trace's buffers may take")
+      ->check(CLI::PositiveNumber)
+      ->type_name("GIB");
+  command->add_flag("--summary", arguments->summary, "At the end, a table of what was replayed and what it moved");
+  command->footer(
+      "Exit codes: 0 all held or were skipped, 1 something did not hold, 2 a file is malformed or unreadable,\n"
+      "3 backend or target not available, 64 wrong command line, 74 the report could not be written. The highest wins.\n"
+      "Example:\n  recoverssm replay session.rst.safetensors --repeat 10 --threads 4 --json report.json");
+  return [arguments] {
+    if (arguments->memory_gib > 0) {
+      arguments->options.memory_limit = static_cast<std::uint64_t>(std::min(arguments->memory_gib, 1e6) * 0x1p30);
+    }
+    return run(*arguments);
+  };
+}
+
+}  // namespace recoverssm::cli
