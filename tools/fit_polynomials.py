@@ -7,8 +7,8 @@
 Each polynomial is the minimax one (Remez exchange on a dense grid, 50 digits) for the error that the function's result sees: relative
 error of exp, relative error of log. The coefficients are rounded to fp32 one after the other, highest power first, and after each
 rounding the ones still free are fitted again, so that they make up for it. (Lowest first would leave powers that all vanish at 0, for
-which the exchange need not converge.) A last search moves coefficients by single units. The error printed last is that of the rounded polynomial evaluated without rounding; what
-evaluation in fp32 adds is measured by tests/arithmetic over all floats.
+which the exchange need not converge.) A last search moves coefficients by single units. The error printed is that of the rounded
+polynomial evaluated without rounding; what evaluation in fp32 adds is measured by tests/arithmetic over all floats. Takes two minutes.
 """
 
 import struct

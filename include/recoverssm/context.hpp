@@ -8,8 +8,8 @@
 
 namespace recoverssm {
 
-// Owns a thread pool and a workspace that grows before a launch, never inside one. Not to be used by two threads at once; make one a
-// caller thread. After fork, the child must make its own.
+// Owns a thread pool and a workspace that grows before a launch, never inside one. Not to be used by two threads at once; make one
+// a caller thread. After fork, the child must make its own.
 class Context {
  public:
   // threads: workers including the calling thread; 0: one a core.

@@ -27,11 +27,11 @@ enum class Layout : std::uint8_t { interleaved, flat };
 // left alone. A row whose block id is <= null_block_id is a null row: its outputs become 0 and nothing else is touched. Of a row
 // without tokens only the offsets are read.
 struct Rows {
-  TensorView query_start_loc;    // [N+1] int32, not decreasing; the first may be > 0
-  TensorView state_indices;      // [N] int32, one block a row, any stride; snapshots: [N, S], one block a token
-  TensorView has_initial_state;  // optional [N] boolean, plain rows only: false starts from zero. Absent: all true
-  TensorView num_accepted;       // optional [N] int32; the op says what it selects
-  TensorView token_index;        // optional int32: local token -> row of the globally addressed tensors. Absent: identity
+  TensorView query_start_loc{};      // [N+1] int32, not decreasing; the first may be > 0
+  TensorView state_indices{};        // [N] int32, one block a row, any stride; snapshots: [N, S], one block a token
+  TensorView has_initial_state{};    // optional [N] boolean, plain rows only: false starts from zero. Absent: all true
+  TensorView num_accepted{};         // optional [N] int32; the op says what it selects
+  TensorView token_index{};          // optional int32: local token -> row of the globally addressed tensors. Absent: identity
   std::int32_t window_capacity = 0;  // S: the most tokens of a window; ignored by plain ops
   std::int32_t null_block_id = 0;
 };
@@ -40,15 +40,15 @@ struct Rows {
 // j reads q/k head j / (HV/H). Token strides are free, a head's K or V elements are contiguous.
 struct RuleInputs {
   Gate gate = Gate::gdn;
-  TensorView q;        // [n, H, K] T, K <= 256
-  TensorView k;        // [n, H, K] T
-  TensorView v;        // [n, HV, V] T
-  TensorView a;        // gdn: [n, HV] T; kda: [n, HV, K] T, the raw gate
-  TensorView b;        // [n, HV] T
-  TensorView A_log;    // [HV] T or f32, used unrounded
-  TensorView dt_bias;  // gdn: [HV]; kda: [HV, K]; T or f32, used unrounded
-  std::optional<float> lower_bound;  // kda only, < 0: selects the bounded gate
-  std::optional<float> scale;        // multiplies the normalised query; default fp32(1/sqrt(double(K)))
+  TensorView q{};                      // [n, H, K] T, K <= 256
+  TensorView k{};                      // [n, H, K] T
+  TensorView v{};                      // [n, HV, V] T
+  TensorView a{};                      // gdn: [n, HV] T; kda: [n, HV, K] T, the raw gate
+  TensorView b{};                      // [n, HV] T
+  TensorView A_log{};                  // [HV] T or f32, used unrounded
+  TensorView dt_bias{};                // gdn: [HV]; kda: [HV, K]; T or f32, used unrounded
+  std::optional<float> lower_bound{};  // kda only, < 0: selects the bounded gate
+  std::optional<float> scale{};        // multiplies the normalised query; default fp32(1/sqrt(double(K)))
   bool l2norm = true;
   float softplus_beta = 1.0F;
   float softplus_threshold = 20.0F;
@@ -60,29 +60,29 @@ struct RuleInputs {
 //   kda, layout id "kda_act": corrections [blocks, HV, S, V] f32 and key_gate [blocks, HV, S, 2K] in T: raw key | raw gate input;
 //        last stride 1, the other three free.
 struct Records {
-  TensorView packed;
-  TensorView corrections;
-  TensorView key_gate;
+  TensorView packed{};
+  TensorView corrections{};
+  TensorView key_gate{};
 
   bool present() const { return packed.present() || corrections.present() || key_gate.present(); }
 };
 
 const char* record_layout_id(Gate gate);  // "gdn_f32", "kda_act"
 
-// One layer of commit, materialize or align_move: a state with records, a conv line, or both. A short-conv layer has no state and no
-// records, and conv_taps = (Kc-1)*dilation + 1.
+// One layer of commit, materialize or align_move: a state with records, a conv line, or both. A short-conv layer has no state and
+// no records, and conv_taps = (Kc-1)*dilation + 1.
 struct Layer {
   std::int32_t group = 0;  // index into commit's groups; ignored by materialize and align_move
-  TensorView line;         // optional [blocks, cols, C] T, any strides
+  TensorView line{};       // optional [blocks, cols, C] T, any strides
   LineKind line_kind = LineKind::rolled;
   std::int32_t conv_taps = 0;  // W; history is W-1 positions. Read where there is a line
-  TensorView state;            // optional [blocks, HV, V, K] f32, bf16 or f16; inner part contiguous, block stride free
-  Records records;             // present with state (align_move: optional, not read)
-  TensorView pending;          // optional [blocks] int32: how many records wait in a block (lazy form)
+  TensorView state{};          // optional [blocks, HV, V, K] f32, bf16 or f16; inner part contiguous, block stride free
+  Records records{};           // present with state (align_move: optional, not read)
+  TensorView pending{};        // optional [blocks] int32: how many records wait in a block (lazy form)
   Gate gate = Gate::gdn;
-  TensorView A_log;    // kda: [HV], dtype of key_gate or f32
-  TensorView dt_bias;  // kda: [HV, K], dtype of key_gate or f32
-  std::optional<float> lower_bound;
+  TensorView A_log{};    // kda: [HV], dtype of key_gate or f32
+  TensorView dt_bias{};  // kda: [HV, K], dtype of key_gate or f32
+  std::optional<float> lower_bound{};
   bool l2norm = true;
   float softplus_beta = 1.0F;
   float softplus_threshold = 20.0F;

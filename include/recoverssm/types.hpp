@@ -18,13 +18,17 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean };
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
+    case DType::f16:
+      return 2;
     case DType::u8:
-    case DType::boolean: return 1;
+    case DType::boolean:
+      return 1;
   }
   return 0;
 }
@@ -134,8 +138,8 @@ struct Counters {
 
 // How one call runs. Threads, target and workspace never change a result's bits.
 struct Launch {
-  Workspace workspace;
-  ParallelFor parallel;
+  Workspace workspace{};
+  ParallelFor parallel{};
   Target target = Target::best;
   Counters* counters = nullptr;  // optional, added to
 };

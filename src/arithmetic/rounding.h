@@ -1,8 +1,8 @@
 // bf16 and fp16 against fp32. Widening is exact; narrowing rounds to nearest, ties to even, keeps subnormals and the sign of zero,
 // overflows to infinity and turns every NaN into a quiet NaN of the same sign.
 //
-// All of it is integer arithmetic, so that neither the rounding mode nor flush-to-zero can reach it, and branch-free, so that loops
-// over it vectorise. 16-bit values travel as bit patterns.
+// All of it is integer arithmetic (and one exact product), so that neither the rounding mode nor flush-to-zero can reach it, and
+// branch-free, so that loops over it vectorise. 16-bit values travel as bit patterns.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -46,7 +47,9 @@ struct Backend {
 };
 constexpr Backend kBackends[] = {{"cpu", true, ""}, {"cuda", false, "not in this build"}, {"sycl", false, "not in this build"}};
 
-const char* dtype_or_dash(bool present, DType dtype) { return present ? name_of(dtype) : "-"; }
+void add_once(std::vector<std::string>& words, const std::string& word) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+}
 
 ordered_json describe() {
   Target best = Target::best;
@@ -83,30 +86,29 @@ std::string text_of_info() {
   std::vector<std::string> targets, backends;
   for (const Target target : available_targets()) targets.emplace_back(name_of(target));
   for (const Backend& b : kBackends) backends.push_back(b.available ? b.name : fmt::format("{} ({})", b.name, b.reason));
-  std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n", version(),
-                                 fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
+  std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n",
+                                 version(), fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
                                  status.ok() ? name_of(best) : status.message, fmt::join(backends, ", "));
   text += fmt::format("record layouts  {}, {}\n", record_layout_id(Gate::gdn), record_layout_id(Gate::kda));
 
-  // A line an operation and activation dtype: the state dtypes it runs with, and a reason for each it does not.
-  text += fmt::format("\n{:<28}{:<12}{}\n", "on the CPU", "activation", "states");
+  text += fmt::format("\n{:<28}{:<16}{}\n", "on the CPU", "activations", "states");
   std::string reasons;
   const std::vector<SupportEntry> table = support_table();
   for (std::size_t i = 0; i < table.size();) {
-    const SupportEntry& first = table[i];
-    std::vector<std::string> states;
-    for (; i < table.size() && table[i].operation == first.operation && table[i].activation == first.activation; ++i) {
+    const std::string& operation = table[i].operation;
+    std::vector<std::string> activations, states;  // in any combination but those the reasons name
+    for (; i < table.size() && table[i].operation == operation; ++i) {
       const SupportEntry& entry = table[i];
+      const char* activation = entry.has_activation ? name_of(entry.activation) : "-";
+      const char* state = entry.has_state ? name_of(entry.state) : "-";
       if (entry.support.supported) {
-        states.emplace_back(entry.has_state ? name_of(entry.state) : "-");
+        add_once(activations, activation);
+        add_once(states, state);
       } else {
-        reasons += fmt::format("  not {} with activation {}, state {}: {}\n", entry.operation,
-                               dtype_or_dash(entry.has_activation, entry.activation), dtype_or_dash(entry.has_state, entry.state),
-                               entry.support.reason);
+        reasons += fmt::format("not {} with activation {}, state {}: {}\n", operation, activation, state, entry.support.reason);
       }
     }
-    text += fmt::format("{:<28}{:<12}{}\n", first.operation, dtype_or_dash(first.has_activation, first.activation),
-                        states.empty() ? "none" : fmt::format("{}", fmt::join(states, " ")));
+    text += fmt::format("{:<28}{:<16}{}\n", operation, fmt::format("{}", fmt::join(activations, " ")), fmt::join(states, " "));
   }
   return text + reasons;
 }

@@ -17,7 +17,8 @@ void ProgressBar::show(double done, const std::string& what) {
   drawn_ = true;
   constexpr int kWidth = 30;
   const auto filled = static_cast<std::size_t>(std::clamp(done / static_cast<double>(total_), 0.0, 1.0) * kWidth);
-  fmt::print(stderr, "\r\033[K[{:<{}}] {}/{} {:.60}", std::string(filled, '#'), kWidth, static_cast<std::int64_t>(done), total_, what);
+  fmt::print(stderr, "\r\033[K[{:<{}}] {}/{} {:.60}", std::string(filled, '#'), kWidth, static_cast<std::int64_t>(done), total_,
+             what);
   std::fflush(stderr);
 }
 

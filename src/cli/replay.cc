@@ -107,7 +107,8 @@ std::function<int()> add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");
-  command->add_option("--repeat", arguments->options.repeat, "Run every call N times from the same contents; all results must agree")
+  command
+      ->add_option("--repeat", arguments->options.repeat, "Run every call N times from the same contents; all results must agree")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   command->add_option("--threads", arguments->options.threads, "Threads; 0: one a core")

@@ -17,7 +17,9 @@ namespace {
 constexpr std::size_t kFailuresShown = 10;  // a trace; the JSON report has all
 constexpr std::size_t kMaxColumns = 4;      // traces shown side by side
 
-ordered_json or_null(const std::optional<std::string>& text) { return text ? ordered_json(*text) : ordered_json(nullptr); }
+ordered_json or_null(const std::optional<std::string>& text) {
+  return text ? ordered_json(*text) : ordered_json(nullptr);
+}
 
 double sum(const std::vector<const ReplayResult*>& results, const std::function<double(const ReplayResult&)>& of) {
   double total = 0;
@@ -33,7 +35,10 @@ std::int64_t total(const std::vector<const ReplayResult*>& results, std::int64_t
   return n;
 }
 
-std::string ratio_text(double larger, double smaller) { return smaller > 0 ? fmt::format("{:.2f} x", larger / smaller) : "-"; }
+// "23.59 MB (1.59 x)"
+std::string with_ratio(const std::string& text, double figure, double base) {
+  return base > 0 ? fmt::format("{} ({:.2f} x)", text, figure / base) : text;
+}
 
 std::string per_step(const std::vector<const ReplayResult*>& results, std::int64_t Traffic::*field) {
   const std::int64_t steps = total(results, &Traffic::steps);
@@ -68,8 +73,7 @@ constexpr Row kRows[] = {
        for (const ReplayResult* result : r) worst = std::max(worst, result->max_error);
        return fmt::format("{:.2g}", worst);
      }},
-    {"layers",
-     [](const auto& r) { return r.size() == 1 ? count_text(r[0]->traffic.layers) : std::string("-"); }},
+    {"layers", [](const auto& r) { return r.size() == 1 ? count_text(r[0]->traffic.layers) : std::string("-"); }},
     {"steps with windows", [](const auto& r) { return count_text(total(r, &Traffic::steps)); }},
     {"windows", [](const auto& r) { return count_text(total(r, &Traffic::windows)); }},
     {"tokens verified", [](const auto& r) { return count_text(total(r, &Traffic::tokens)); }},
@@ -78,28 +82,25 @@ constexpr Row kRows[] = {
        const std::int64_t accepted = total(r, &Traffic::accepted);
        const std::int64_t windows = total(r, &Traffic::windows);
        if (windows == 0) return count_text(accepted);
-       return fmt::format("{} ({:.2f} a window)", count_text(accepted), static_cast<double>(accepted) / static_cast<double>(windows));
+       return fmt::format("{} ({:.2f}/window)", count_text(accepted), static_cast<double>(accepted) / static_cast<double>(windows));
      }},
     {"bytes a step moved", [](const auto& r) { return per_step(r, &Traffic::moved); }},
-    {"  snapshots would move", [](const auto& r) { return per_step(r, &Traffic::snapshots); }},
-    {"  that is",
+    {"  with snapshots",
      [](const auto& r) {
-       return ratio_text(static_cast<double>(total(r, &Traffic::snapshots)), static_cast<double>(total(r, &Traffic::moved)));
+       return with_ratio(per_step(r, &Traffic::snapshots), static_cast<double>(total(r, &Traffic::snapshots)),
+                         static_cast<double>(total(r, &Traffic::moved)));
      }},
     {"memory of a request",
      [](const auto& r) {
        const auto m = memory(r);
        return m ? bytes_text(static_cast<double>(m->records)) : std::string("-");
      }},
-    {"  snapshots would take",
+    {"  with snapshots",
      [](const auto& r) {
        const auto m = memory(r);
-       return m ? bytes_text(static_cast<double>(m->snapshots)) : std::string("-");
-     }},
-    {"  that is",
-     [](const auto& r) {
-       const auto m = memory(r);
-       return m ? ratio_text(static_cast<double>(m->snapshots), static_cast<double>(m->records)) : std::string("-");
+       if (!m) return std::string("-");
+       const auto snapshots = static_cast<double>(m->snapshots);
+       return with_ratio(bytes_text(snapshots), snapshots, static_cast<double>(m->records));
      }},
     {"time in operations",
      [](const auto& r) { return fmt::format("{:.2f} s", sum(r, [](const auto& x) { return x.operation_seconds; })); }},
@@ -226,11 +227,13 @@ std::string summary(const std::vector<ReplayResult>& results) {
     text += "\n";
   }
   text +=
-      "\nBytes a step moved: states and records that verify read and wrote, states, records and conv lines that commit did, all layers.\n"
-      "Snapshots: for the same windows one state read and a state written for each token. Activations and weights are the same for both.\n";
+      "\nBytes a step moved: states and records that verify read and wrote, states, records and conv lines that commit did, all "
+      "layers.\n"
+      "Snapshots: for the same windows one state read and a state written for each token. Activations and weights are the same for "
+      "both.\n";
   for (const ReplayResult* result : ran) {
     if (ran.size() <= kMaxColumns && !result->description.empty()) {
-      text += fmt::format("{}: {}\n", *result->name, result->description);
+      text += fmt::format("{}: {}\n", *result->name, result->description.substr(0, result->description.find(". ")));
     }
   }
   return text;

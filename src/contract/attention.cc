@@ -35,7 +35,8 @@ void check_verify(Check& check, const Name& part, const GdnAttentionParams& p, c
                 record_sizes(p, s, {"window_capacity", windows.rows.window_capacity}));
   if (windows.pending.present()) {
     if (check.ok()) check_pending(check, part.dot("pending"), windows.pending, p.state.shape[0]);
-    check.required(part.dot("num_accepted"), windows.rows.num_accepted, "[N] of i32 beside pending: the counts of the previous window");
+    check.required(part.dot("num_accepted"), windows.rows.num_accepted,
+                   "[N] of i32 beside pending: the counts of the previous window");
   } else {
     check.absent(part.dot("num_accepted"), windows.rows.num_accepted, "none without pending in mode verify");
   }
@@ -79,11 +80,16 @@ void check_plain(Check& check, const GdnAttentionParams& p, const HeadSizes& s) 
 constexpr std::int64_t kRowViews = 5;
 Operand row_operand(const Name& part, const Rows& rows, std::int64_t i) {
   switch (i) {
-    case 0: return {part.dot("query_start_loc"), &rows.query_start_loc};
-    case 1: return {part.dot("state_indices"), &rows.state_indices};
-    case 2: return {part.dot("has_initial_state"), &rows.has_initial_state};
-    case 3: return {part.dot("num_accepted"), &rows.num_accepted};
-    default: return {part.dot("token_index"), &rows.token_index};
+    case 0:
+      return {part.dot("query_start_loc"), &rows.query_start_loc};
+    case 1:
+      return {part.dot("state_indices"), &rows.state_indices};
+    case 2:
+      return {part.dot("has_initial_state"), &rows.has_initial_state};
+    case 3:
+      return {part.dot("num_accepted"), &rows.num_accepted};
+    default:
+      return {part.dot("token_index"), &rows.token_index};
   }
 }
 

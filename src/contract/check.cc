@@ -16,9 +16,12 @@ const char* ordinal(int d, int dims) {
 
 bool meets(const Dim& dim, std::int64_t size) {
   switch (dim.rule) {
-    case Dim::Rule::any: return true;
-    case Dim::Rule::exactly: return size == dim.size;
-    case Dim::Rule::at_least: return size >= dim.size;
+    case Dim::Rule::any:
+      return true;
+    case Dim::Rule::exactly:
+      return size == dim.size;
+    case Dim::Rule::at_least:
+      return size >= dim.size;
   }
   return false;
 }

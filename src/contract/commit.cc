@@ -24,11 +24,16 @@ Operand group_operand(std::span<const CommitGroup> groups, std::int64_t i) {
   const CommitGroup& group = groups[static_cast<std::size_t>(i / kGroupViews)];
   const Name name = Name("groups").at(i / kGroupViews);
   switch (i % kGroupViews) {
-    case 0: return {name.dot("state_indices"), &group.state_indices};
-    case 1: return {name.dot("commit_len"), &group.commit_len};
-    case 2: return {name.dot("final_indices"), &group.final_indices};
-    case 3: return {name.dot("boundary_indices"), &group.boundary_indices};
-    default: return {name.dot("boundary_len"), &group.boundary_len};
+    case 0:
+      return {name.dot("state_indices"), &group.state_indices};
+    case 1:
+      return {name.dot("commit_len"), &group.commit_len};
+    case 2:
+      return {name.dot("final_indices"), &group.final_indices};
+    case 3:
+      return {name.dot("boundary_indices"), &group.boundary_indices};
+    default:
+      return {name.dot("boundary_len"), &group.boundary_len};
   }
 }
 

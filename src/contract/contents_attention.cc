@@ -4,7 +4,7 @@
 #include "contract/attention_parts.h"
 #include "contract/contents.h"
 #include "contract/contents_rows.h"
-#include "contract/rule_contents.h"
+#include "contract/contents_rule.h"
 #include "contract/rule_inputs.h"
 
 namespace recoverssm {
@@ -22,7 +22,9 @@ RowsContents part_rows(const GdnAttentionParams& p, const Name& part, const Rows
           .local_tokens = kNoLocalTensors,
           .global_rows = global_rows_of(p)};
 }
-RowsContents plain_rows(const GdnAttentionParams& p) { return part_rows(p, "plain", p.plain->rows, 0); }
+RowsContents plain_rows(const GdnAttentionParams& p) {
+  return part_rows(p, "plain", p.plain->rows, 0);
+}
 RowsContents window_rows(const GdnAttentionParams& p) {
   return part_rows(p, "windows", p.windows->rows, p.windows->rows.window_capacity);
 }
@@ -66,10 +68,10 @@ void check_blocks_apart(Check& check, std::int64_t plain_rows, ContentsMemory& m
   const Conflict conflict = find_conflict(memory.uses());
   if (conflict.first == nullptr) return;
   const auto [plain, window] = std::minmax(conflict.first->row, conflict.second->row);
-  check.out_of_range(Name("windows").dot("state_indices"),
-                     text("row ", window - plain_rows, " shares block ", conflict.first->block, " with row ", plain,
-                          " of plain.state_indices"),
-                     "no block in both parts");
+  check.out_of_range(
+      Name("windows").dot("state_indices"),
+      text("row ", window - plain_rows, " shares block ", conflict.first->block, " with row ", plain, " of plain.state_indices"),
+      "no block in both parts");
 }
 
 // A global row belongs to one token of one part.
@@ -83,7 +85,8 @@ void check_tokens_apart(Check& check, const GdnAttentionParams& p, ContentsMemor
     check.out_of_range(windows.part.dot("token_index"), text("row ", row, " belongs to a token of plain too"),
                        "each row in one part only (without a token_index a token's row is its number)");
   };
-  const auto identity_meets = [&](std::int64_t begin, std::int64_t end, const TensorView& list, std::int64_t from, std::int64_t to) {
+  const auto identity_meets = [&](std::int64_t begin, std::int64_t end, const TensorView& list, std::int64_t from,
+                                  std::int64_t to) {
     for (std::int64_t t = from; t < to; ++t) {
       const std::int32_t row = index_at(list, t);
       if (row >= begin && row < end) return shared(row);
@@ -101,7 +104,8 @@ void check_tokens_apart(Check& check, const GdnAttentionParams& p, ContentsMemor
   } else {
     const std::int64_t tokens = (plain_end - plain_begin) + (windows_end - windows_begin);
     if (tokens > plain.global_rows) {  // each part by itself repeats nothing, so the two must share a row
-      return check.out_of_range(windows.part.dot("token_index"), text(tokens, " tokens of both parts for ", plain.global_rows, " rows"),
+      return check.out_of_range(windows.part.dot("token_index"),
+                                text(tokens, " tokens of both parts for ", plain.global_rows, " rows"),
                                 "each row in one part only");
     }
     std::int32_t* const rows = memory.tokens();

@@ -15,9 +15,12 @@ enum CommitRole : std::uint8_t { kSource, kFinal, kBoundary };
 
 const char* argument_of(std::uint8_t role) {
   switch (role) {
-    case kSource: return "state_indices";
-    case kFinal: return "final_indices";
-    default: return "boundary_indices";
+    case kSource:
+      return "state_indices";
+    case kFinal:
+      return "final_indices";
+    default:
+      return "boundary_indices";
   }
 }
 
@@ -51,7 +54,8 @@ void check_commit_row(Check& check, const GroupContents& g, std::int64_t i, Cont
   if (!check_block(check, g.name.dot("boundary_indices"), i, boundary, g.blocks)) return;
   const std::int32_t boundary_len = index_at(g.group.boundary_len, i);
   if (boundary_len < 1 || boundary_len > kept) {
-    return check.out_of_range(g.name.dot("boundary_len"), text("row ", i, " has ", boundary_len, " beside boundary block ", boundary),
+    return check.out_of_range(g.name.dot("boundary_len"),
+                              text("row ", i, " has ", boundary_len, " beside boundary block ", boundary),
                               text("1..commit_len = ", kept));
   }
   memory.add({.block = boundary, .role = kBoundary, .row = i});
@@ -63,10 +67,10 @@ void check_commit_blocks(Check& check, const GroupContents& g, ContentsMemory& m
   if (conflict.first == nullptr) return;
   const BlockUse& writer = *conflict.first;
   const BlockUse& other = *conflict.second;
-  check.out_of_range(g.name.dot(argument_of(writer.role)),
-                     text("row ", writer.row, " writes block ", writer.block, ", which row ", other.row, " has in ",
-                          argument_of(other.role)),
-                     "a written block to belong to one live row");
+  check.out_of_range(
+      g.name.dot(argument_of(writer.role)),
+      text("row ", writer.row, " writes block ", writer.block, ", which row ", other.row, " has in ", argument_of(other.role)),
+      "a written block to belong to one live row");
 }
 
 void check_commit_pending(Check& check, const GroupContents& g, const Name& pending_name, const TensorView& pending) {
@@ -76,9 +80,10 @@ void check_commit_pending(Check& check, const GroupContents& g, const Name& pend
     const std::int32_t waiting = index_at(pending, source);
     if (!check_pending_count(check, pending_name, i, source, waiting, g.capacity)) return;
     if (waiting == 0 && final != source) {
-      check.bad_state(pending_name,
-                      text("0 in block ", source, " of row ", i, " (", g.name.text(), ": final_indices ", final, " is another block)"),
-                      "records that wait, or a final block that is the source");
+      check.bad_state(
+          pending_name,
+          text("0 in block ", source, " of row ", i, " (", g.name.text(), ": final_indices ", final, " is another block)"),
+          "records that wait, or a final block that is the source");
     }
   }
 }
@@ -96,12 +101,8 @@ Status validate_contents(const CommitParams& p, Workspace workspace) {
   const auto groups = static_cast<std::int64_t>(p.groups.size());
   const auto layers = static_cast<std::int64_t>(p.layers.size());
   for (std::int64_t index = 0; check.ok() && index < groups; ++index) {
-    GroupContents g{Name("groups").at(index),
-                    p.groups[static_cast<std::size_t>(index)],
-                    p.window_capacity,
-                    p.null_block_id,
-                    kNoPool,
-                    false};
+    GroupContents g{
+        Name("groups").at(index), p.groups[static_cast<std::size_t>(index)], p.window_capacity, p.null_block_id, kNoPool, false};
     for (const Layer& layer : p.layers) {
       if (layer.group != index) continue;
       g.blocks = std::min(g.blocks, layer_blocks(layer));
@@ -121,7 +122,9 @@ Status validate_contents(const CommitParams& p, Workspace workspace) {
   return check.take();
 }
 
-std::size_t contents_workspace_size(const MaterializeParams& p) { return ContentsMemory::bytes(p.blocks.shape[0], 0); }
+std::size_t contents_workspace_size(const MaterializeParams& p) {
+  return ContentsMemory::bytes(p.blocks.shape[0], 0);
+}
 
 Status validate_contents(const MaterializeParams& p, Workspace workspace) {
   Check check("materialize");
@@ -145,12 +148,15 @@ Status validate_contents(const MaterializeParams& p, Workspace workspace) {
   const Conflict conflict = find_conflict(memory.uses());
   if (conflict.first != nullptr) {
     const auto [low, high] = std::minmax(conflict.first->row, conflict.second->row);
-    check.out_of_range("blocks", text("block ", conflict.first->block, " is listed as ", low, " and ", high), "each live block once");
+    check.out_of_range("blocks", text("block ", conflict.first->block, " is listed as ", low, " and ", high),
+                       "each live block once");
   }
   return check.take();
 }
 
-std::size_t contents_workspace_size(const AlignMoveParams& p) { return ContentsMemory::bytes(times(p.from.shape[0], 2), 0); }
+std::size_t contents_workspace_size(const AlignMoveParams& p) {
+  return ContentsMemory::bytes(times(p.from.shape[0], 2), 0);
+}
 
 Status validate_contents(const AlignMoveParams& p, Workspace workspace) {
   Check check("align_move");
@@ -181,8 +187,9 @@ Status validate_contents(const AlignMoveParams& p, Workspace workspace) {
   if (!check.ok()) return check.take();
   const Conflict conflict = find_conflict(memory.uses());
   if (conflict.first != nullptr) {
-    check.out_of_range("to", text("row ", conflict.first->row, " has block ", conflict.first->block, ", which row ",
-                                  conflict.second->row, " has in from or to"),
+    check.out_of_range("to",
+                       text("row ", conflict.first->row, " has block ", conflict.first->block, ", which row ", conflict.second->row,
+                            " has in from or to"),
                        "a block of no other row");
   }
   return check.take();

@@ -8,7 +8,9 @@
 namespace recoverssm {
 namespace {
 
-std::int64_t split_rows(const SplitProjectionsParams& p) { return std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]}); }
+std::int64_t split_rows(const SplitProjectionsParams& p) {
+  return std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]});
+}
 
 // Rows of a convolution, whose tensors are all addressed by global rows.
 RowsContents conv_rows(const Rows& rows, std::int64_t capacity, std::int64_t global_rows) {
@@ -36,12 +38,16 @@ Status conv_contents(const char* op, const RowsContents& rows, std::int64_t bloc
 }
 
 Status window_contents(const char* op, const Rows& rows, std::int64_t global_rows, std::int64_t blocks, Workspace workspace) {
-  return conv_contents(op, conv_rows(rows, rows.window_capacity, global_rows), blocks, workspace, [&](Check& check, std::int64_t i) {
-    if (rows.num_accepted.present()) check_count(check, "num_accepted", i, index_at(rows.num_accepted, i), rows.window_capacity);
-  });
+  return conv_contents(op, conv_rows(rows, rows.window_capacity, global_rows), blocks, workspace,
+                       [&](Check& check, std::int64_t i) {
+                         if (rows.num_accepted.present())
+                           check_count(check, "num_accepted", i, index_at(rows.num_accepted, i), rows.window_capacity);
+                       });
 }
 
-std::int64_t conv_global_rows(const TensorView& x, const TensorView& out) { return std::min(x.shape[0], out.shape[0]); }
+std::int64_t conv_global_rows(const TensorView& x, const TensorView& out) {
+  return std::min(x.shape[0], out.shape[0]);
+}
 
 std::int64_t short_conv_rows(const ShortConvParams& p) {
   const std::int64_t rows = conv_global_rows(p.x, p.residual);
@@ -57,11 +63,14 @@ std::size_t contents_workspace_size(const SplitProjectionsParams& p) {
 Status validate_contents(const SplitProjectionsParams& p, Workspace workspace) {
   Check check("split_projections");
   ContentsMemory memory(workspace);
-  if (p.token_index.present()) check_token_list(check, "token_index", p.token_index, 0, p.token_index.shape[0], split_rows(p), memory);
+  if (p.token_index.present())
+    check_token_list(check, "token_index", p.token_index, 0, p.token_index.shape[0], split_rows(p), memory);
   return check.take();
 }
 
-std::size_t contents_workspace_size(const CausalConv1dParams& p) { return conv_memory(p.rows, conv_global_rows(p.x, p.out)); }
+std::size_t contents_workspace_size(const CausalConv1dParams& p) {
+  return conv_memory(p.rows, conv_global_rows(p.x, p.out));
+}
 
 Status validate_contents(const CausalConv1dParams& p, Workspace workspace) {
   const std::int64_t history = p.weight.shape[1] - 1, columns = p.line.shape[1];
@@ -72,13 +81,17 @@ Status validate_contents(const CausalConv1dParams& p, Workspace workspace) {
                        });
 }
 
-std::size_t contents_workspace_size(const CausalConv1dWindowParams& p) { return conv_memory(p.rows, conv_global_rows(p.x, p.out)); }
+std::size_t contents_workspace_size(const CausalConv1dWindowParams& p) {
+  return conv_memory(p.rows, conv_global_rows(p.x, p.out));
+}
 
 Status validate_contents(const CausalConv1dWindowParams& p, Workspace workspace) {
   return window_contents("causal_conv1d_window", p.rows, conv_global_rows(p.x, p.out), p.line.shape[0], workspace);
 }
 
-std::size_t contents_workspace_size(const ShortConvParams& p) { return conv_memory(p.rows, short_conv_rows(p)); }
+std::size_t contents_workspace_size(const ShortConvParams& p) {
+  return conv_memory(p.rows, short_conv_rows(p));
+}
 
 Status validate_contents(const ShortConvParams& p, Workspace workspace) {
   if (p.line_kind != LineKind::plain) {

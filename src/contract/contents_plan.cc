@@ -61,7 +61,8 @@ Status plan_contents(const char* op, const PlanInputs& in, std::int64_t groups, 
   Check check(op);
   Rows offsets;
   offsets.query_start_loc = in.query_start_loc;
-  const RowsContents rows{.rows = offsets, .local_tokens = kNoLocalTensors, .global_rows = INT64_MAX};  // no tensor bounds the tokens
+  const RowsContents rows{
+      .rows = offsets, .local_tokens = kNoLocalTensors, .global_rows = INT64_MAX};  // no tensor bounds the tokens
   check_offsets(check, rows);
   for (std::int64_t i = 0; check.ok() && i < rows.count(); ++i) {
     const std::int64_t length = rows.length(i);
@@ -75,9 +76,10 @@ Status plan_contents(const char* op, const PlanInputs& in, std::int64_t groups, 
       live = live && commits(check, in, name, indices.block_table, row);
       if (g == 0) first_commits = live;
       if (check.ok() && live != first_commits) {
-        check.out_of_range(name.dot("state_indices"),
-                           text("row ", i, live ? " commits here and is dead in groups[0]" : " is dead here and commits in groups[0]"),
-                           "the same commit_len in all groups");
+        check.out_of_range(
+            name.dot("state_indices"),
+            text("row ", i, live ? " commits here and is dead in groups[0]" : " is dead here and commits in groups[0]"),
+            "the same commit_len in all groups");
       }
     }
   }
@@ -86,7 +88,9 @@ Status plan_contents(const char* op, const PlanInputs& in, std::int64_t groups, 
 
 }  // namespace
 
-std::size_t contents_workspace_size(const CommitPlanParams&) { return 0; }
+std::size_t contents_workspace_size(const CommitPlanParams&) {
+  return 0;
+}
 
 Status validate_contents(const CommitPlanParams& p, Workspace) {
   return plan_contents("commit_plan", inputs_of(p), 1, [&](std::int64_t) {
@@ -94,7 +98,9 @@ Status validate_contents(const CommitPlanParams& p, Workspace) {
   });
 }
 
-std::size_t contents_workspace_size(const CommitPlanGroupsParams&) { return 0; }
+std::size_t contents_workspace_size(const CommitPlanGroupsParams&) {
+  return 0;
+}
 
 Status validate_contents(const CommitPlanGroupsParams& p, Workspace) {
   return plan_contents("commit_plan_groups", inputs_of(p), static_cast<std::int64_t>(p.groups.size()), [&](std::int64_t g) {
@@ -133,7 +139,8 @@ Status validate_contents(const AlignAdvanceParams& p, Workspace workspace) {
   if (!check.ok()) return check.take();
   const Conflict conflict = find_conflict(memory.uses());
   if (conflict.first != nullptr) {
-    check.out_of_range("request_index", text("request ", conflict.first->block, " in more than one live row"), "one live row a request");
+    check.out_of_range("request_index", text("request ", conflict.first->block, " in more than one live row"),
+                       "one live row a request");
   }
   return check.take();
 }

@@ -1,9 +1,10 @@
 // Index contents of the delta rules.
+#include "contract/contents_rule.h"
+
 #include <algorithm>
 
 #include "contract/contents.h"
 #include "contract/contents_rows.h"
-#include "contract/rule_contents.h"
 #include "contract/rule_inputs.h"
 
 namespace recoverssm {
@@ -53,7 +54,9 @@ void check_snapshot_rows(Check& check, const RowsContents& r, std::int64_t block
   }
 }
 
-std::size_t contents_workspace_size(const GatedDeltaRuleParams& p) { return rule_memory(p.rows, p.out, 1); }
+std::size_t contents_workspace_size(const GatedDeltaRuleParams& p) {
+  return rule_memory(p.rows, p.out, 1);
+}
 
 Status validate_contents(const GatedDeltaRuleParams& p, Workspace workspace) {
   Check check("gated_delta_rule");
@@ -86,7 +89,9 @@ Status validate_contents(const GatedDeltaRuleSnapshotsParams& p, Workspace works
   return check.take();
 }
 
-std::size_t contents_workspace_size(const GatedDeltaRuleVerifyParams& p) { return rule_memory(p.rows, p.out, 1); }
+std::size_t contents_workspace_size(const GatedDeltaRuleVerifyParams& p) {
+  return rule_memory(p.rows, p.out, 1);
+}
 
 Status validate_contents(const GatedDeltaRuleVerifyParams& p, Workspace workspace) {
   Check check("gated_delta_rule_verify");

@@ -43,7 +43,8 @@ void check_layer(Check& check, const Name& name, const Layer& layer, const Layer
     check.invalid(name.dot("records"), "given", "none without a state");
   }
   if (layer.line.present()) check_layer_line(check, name, layer, use);
-  if (use.pending_required) check.required(name.dot("pending"), layer.pending, "[blocks] of i32: the records that wait in each block");
+  if (use.pending_required)
+    check.required(name.dot("pending"), layer.pending, "[blocks] of i32: the records that wait in each block");
   if (check.ok() && layer.pending.present()) check_pending(check, name.dot("pending"), layer.pending, layer_blocks(layer));
 }
 
@@ -60,18 +61,28 @@ Operand layer_operand(std::span<const Layer> layers, const LayersUse& use, std::
   const bool replays = use.records && layer.state.present();
   const bool gate = replays && layer.gate == Gate::kda;
   switch (i % kLayerViews) {
-    case 0: return {name.dot("state"), &layer.state, true};
-    case 1: return {name.dot("line"), &layer.line, true};
-    case 2: return {name.dot("pending"), &layer.pending, true};
-    case 3: return {name.dot("records"), replays ? &layer.records.packed : nullptr};
-    case 4: return {name.dot("records").dot("corrections"), replays ? &layer.records.corrections : nullptr};
-    case 5: return {name.dot("records").dot("key_gate"), replays ? &layer.records.key_gate : nullptr};
-    case 6: return {name.dot("A_log"), gate ? &layer.A_log : nullptr};
-    default: return {name.dot("dt_bias"), gate ? &layer.dt_bias : nullptr};
+    case 0:
+      return {name.dot("state"), &layer.state, true};
+    case 1:
+      return {name.dot("line"), &layer.line, true};
+    case 2:
+      return {name.dot("pending"), &layer.pending, true};
+    case 3:
+      return {name.dot("records"), replays ? &layer.records.packed : nullptr};
+    case 4:
+      return {name.dot("records").dot("corrections"), replays ? &layer.records.corrections : nullptr};
+    case 5:
+      return {name.dot("records").dot("key_gate"), replays ? &layer.records.key_gate : nullptr};
+    case 6:
+      return {name.dot("A_log"), gate ? &layer.A_log : nullptr};
+    default:
+      return {name.dot("dt_bias"), gate ? &layer.dt_bias : nullptr};
   }
 }
 
-std::int64_t layer_blocks(const Layer& layer) { return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0]; }
+std::int64_t layer_blocks(const Layer& layer) {
+  return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0];
+}
 
 std::int64_t layer_capacity(const Layer& layer) {
   if (layer.state.present()) return record_capacity(layer.records, layer.gate);

@@ -12,7 +12,7 @@ namespace recoverssm {
 
 // What an op reads of its layers.
 struct LayersUse {
-  bool records = true;           // align_move reads none
+  bool records = true;            // align_move reads none
   bool pending_required = false;  // materialize
   std::int64_t capacity = 0;      // S; 0: each layer's records say it
 };

@@ -29,8 +29,8 @@ struct Operand {
 
 // Where a view's elements can be, kept for the quick answer: a range of addresses, and for a pool the range of offsets in a page.
 struct Footprint {
-  std::uint64_t low = 0, high = 0;    // byte addresses, high exclusive; empty: low = high
-  std::uint64_t period = 0;           // bytes from block to block; 0: the view is not a pool
+  std::uint64_t low = 0, high = 0;     // byte addresses, high exclusive; empty: low = high
+  std::uint64_t period = 0;            // bytes from block to block; 0: the view is not a pool
   std::uint64_t phase = 0, inner = 0;  // a block takes bytes phase .. phase + inner - 1, modulo the period
   bool empty() const { return low == high; }
 };

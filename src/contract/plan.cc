@@ -70,21 +70,31 @@ constexpr std::int64_t kGroupViews = 6;
 
 Operand shared_operand(const PlanInputs& in, std::int64_t i) {
   switch (i) {
-    case 0: return {"num_accepted", &in.num_accepted};
-    case 1: return {"query_start_loc", &in.query_start_loc};
-    case 2: return {"request_index", &in.request_index};
-    default: return {"num_computed", &in.num_computed};
+    case 0:
+      return {"num_accepted", &in.num_accepted};
+    case 1:
+      return {"query_start_loc", &in.query_start_loc};
+    case 2:
+      return {"request_index", &in.request_index};
+    default:
+      return {"num_computed", &in.num_computed};
   }
 }
 
 Operand group_operand(const Name& group, const GroupViews& views, std::int64_t i) {
   switch (i) {
-    case 0: return {group.dot("state_indices"), &views.state_indices};
-    case 1: return {group.dot("block_table"), &views.block_table};
-    case 2: return {group.dot("commit_len"), &views.out.commit_len, true};
-    case 3: return {group.dot("final_indices"), &views.out.final_indices, true};
-    case 4: return {group.dot("boundary_indices"), &views.out.boundary_indices, true};
-    default: return {group.dot("boundary_len"), &views.out.boundary_len, true};
+    case 0:
+      return {group.dot("state_indices"), &views.state_indices};
+    case 1:
+      return {group.dot("block_table"), &views.block_table};
+    case 2:
+      return {group.dot("commit_len"), &views.out.commit_len, true};
+    case 3:
+      return {group.dot("final_indices"), &views.out.final_indices, true};
+    case 4:
+      return {group.dot("boundary_indices"), &views.out.boundary_indices, true};
+    default:
+      return {group.dot("boundary_len"), &views.out.boundary_len, true};
   }
 }
 

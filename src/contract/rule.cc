@@ -80,7 +80,8 @@ Status validate(const GatedDeltaRuleVerifyParams& p) {
     check.absent("num_accepted", p.rows.num_accepted, "none without pending");
   }
   check_rule_overlap(check, p.inputs, p.rows, p.out, {"state", &p.state, lazy}, {"records", &p.records.packed, true},
-                     {"records.corrections", &p.records.corrections, true}, {"records.key_gate", &p.records.key_gate, true}, p.pending);
+                     {"records.corrections", &p.records.corrections, true}, {"records.key_gate", &p.records.key_gate, true},
+                     p.pending);
   return check.take();
 }
 

@@ -41,7 +41,8 @@ Sizes sizes(const Geometry& g) {
   s.line_rolled = line(LineKind::rolled);
   s.line_anchored = line(LineKind::anchored);
   // gdn: correction, key and decay in fp32; kda: corrections in fp32, raw key and raw gate input in T.
-  const std::int64_t record = g.gate == Gate::gdn ? 4 * (std::int64_t{g.V} + g.K + 1) : 4 * std::int64_t{g.V} + activation * 2 * g.K;
+  const std::int64_t record =
+      g.gate == Gate::gdn ? 4 * (std::int64_t{g.V} + g.K + 1) : 4 * std::int64_t{g.V} + activation * 2 * g.K;
   s.records = g.HV == 0 ? 0 : times(times(g.HV, g.S), record);
   s.page_rolled = plus(plus(s.state, s.records), s.line_rolled);
   s.page_anchored = plus(plus(s.state, s.records), s.line_anchored);

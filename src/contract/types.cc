@@ -35,44 +35,64 @@ TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<std::int
 
 const char* name_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
-    case DType::boolean: return "boolean";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
+    case DType::boolean:
+      return "boolean";
   }
   return "unknown";
 }
 
 const char* name_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::ok: return "ok";
-    case ErrorKind::invalid_argument: return "invalid_argument";
-    case ErrorKind::out_of_range: return "out_of_range";
-    case ErrorKind::unsupported: return "unsupported";
-    case ErrorKind::bad_state: return "bad_state";
-    case ErrorKind::device_error: return "device_error";
+    case ErrorKind::ok:
+      return "ok";
+    case ErrorKind::invalid_argument:
+      return "invalid_argument";
+    case ErrorKind::out_of_range:
+      return "out_of_range";
+    case ErrorKind::unsupported:
+      return "unsupported";
+    case ErrorKind::bad_state:
+      return "bad_state";
+    case ErrorKind::device_error:
+      return "device_error";
   }
   return "unknown";
 }
 
 const char* name_of(Target target) {
   switch (target) {
-    case Target::best: return "best";
-    case Target::portable: return "portable";
-    case Target::avx2: return "avx2";
-    case Target::avx512: return "avx512";
+    case Target::best:
+      return "best";
+    case Target::portable:
+      return "portable";
+    case Target::avx2:
+      return "avx2";
+    case Target::avx512:
+      return "avx512";
   }
   return "unknown";
 }
 
 const char* record_layout_id(Gate gate) {
   switch (gate) {
-    case Gate::gdn: return "gdn_f32";
-    case Gate::kda: return "kda_act";
+    case Gate::gdn:
+      return "gdn_f32";
+    case Gate::kda:
+      return "kda_act";
   }
   return "unknown";
 }

@@ -15,7 +15,8 @@ bool moves(std::int32_t from, std::int32_t to, std::int32_t null_block_id) {
 
 // A state's elements are contiguous within its block.
 std::int64_t state_bytes(const Layer& layer) {
-  return layer.state.present() ? layer.state.shape[1] * layer.state.shape[2] * layer.state.shape[3] * size_of(layer.state.dtype) : 0;
+  return layer.state.present() ? layer.state.shape[1] * layer.state.shape[2] * layer.state.shape[3] * size_of(layer.state.dtype)
+                               : 0;
 }
 
 std::int64_t history_bytes(const Layer& layer) {
@@ -37,8 +38,12 @@ void move_block(const Layer& layer, std::int32_t from, std::int32_t to) {
 
 }  // namespace
 
-std::size_t scratch_size(const AlignMoveParams&, int) { return 0; }
-std::size_t scratch_size(const AlignAdvanceParams&, int) { return 0; }
+std::size_t scratch_size(const AlignMoveParams&, int) {
+  return 0;
+}
+std::size_t scratch_size(const AlignAdvanceParams&, int) {
+  return 0;
+}
 
 void execute(const AlignMoveParams& p, const Execution& e) {
   const std::int64_t rows = p.from.shape[0];

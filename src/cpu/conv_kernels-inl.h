@@ -40,14 +40,29 @@ void ConvTaps(const ConvToken& token) {
 
 inline void Conv(const ConvToken& token) {
   switch (token.taps) {
-    case 2: ConvTaps<2>(token); break;
-    case 3: ConvTaps<3>(token); break;
-    case 4: ConvTaps<4>(token); break;
-    case 5: ConvTaps<5>(token); break;
-    case 6: ConvTaps<6>(token); break;
-    case 7: ConvTaps<7>(token); break;
-    case 8: ConvTaps<8>(token); break;
-    default: return;  // refused by the contract
+    case 2:
+      ConvTaps<2>(token);
+      break;
+    case 3:
+      ConvTaps<3>(token);
+      break;
+    case 4:
+      ConvTaps<4>(token);
+      break;
+    case 5:
+      ConvTaps<5>(token);
+      break;
+    case 6:
+      ConvTaps<6>(token);
+      break;
+    case 7:
+      ConvTaps<7>(token);
+      break;
+    case 8:
+      ConvTaps<8>(token);
+      break;
+    default:
+      return;  // refused by the contract
   }
   if (token.silu) Silu(token.out, token.out, token.channels);
 }

@@ -13,10 +13,14 @@ namespace recoverssm::cpu {
 
 constexpr std::int64_t kMaxElementSize = 4;  // bytes of the widest activation or parameter dtype
 
-inline std::int64_t tiles_of(std::int64_t C) { return (C + kConvTile - 1) / kConvTile; }
+inline std::int64_t tiles_of(std::int64_t C) {
+  return (C + kConvTile - 1) / kConvTile;
+}
 
 // W of a weight [C, W].
-inline int taps_of(const TensorView& weight) { return static_cast<int>(weight.shape[1]); }
+inline int taps_of(const TensorView& weight) {
+  return static_cast<int>(weight.shape[1]);
+}
 
 // Tile number `index` of C channels. `raw` below is room for one tile of elements; it is used only where a run is strided.
 struct ConvTile {
@@ -27,9 +31,7 @@ struct ConvTile {
       : first(index * kConvTile), channels(static_cast<int>(std::min<std::int64_t>(kConvTile, C - first))) {}
 
   // This tile of row `row` of a [rows, C] tensor.
-  Run token(const TensorView& view, std::int64_t row) const {
-    return {at(view, row, first), view.stride[1] * size_of(view.dtype)};
-  }
+  Run token(const TensorView& view, std::int64_t row) const { return {at(view, row, first), view.stride[1] * size_of(view.dtype)}; }
 
   void widen(const Kernels& kernels, DType dtype, Run from, std::byte* raw, float* to) const {
     const std::int64_t size = size_of(dtype);
@@ -51,7 +53,8 @@ struct ConvTile {
   }
 };
 
-// A tile's weights and bias in fp32, taps outermost. Kept from task to task of one worker, which mostly takes rows of the same tile.
+// A tile's weights and bias in fp32, taps outermost. Kept from task to task of one worker, which mostly takes rows of the same
+// tile.
 class TileWeights {
  public:
   float* taps;  // [W][kConvTile]
@@ -114,8 +117,7 @@ inline void count_conv_rows(const Rows& rows, const TensorView& line, LineKind k
     counters.activation_read += row.length * inputs * position;
     counters.activation_written += row.length * position;
     counters.line_read += row.has_history ? history * position : 0;
-    counters.line_written +=
-        (windows ? window_positions_written(kind, row, history) : plain_positions_written(history)) * position;
+    counters.line_written += (windows ? window_positions_written(kind, row, history) : plain_positions_written(history)) * position;
   }
 }
 

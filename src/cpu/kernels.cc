@@ -52,9 +52,11 @@ inline void Sigmoid(const float* b, float* beta, int n) {
   for (int i = 0; i < n; ++i) beta[i] = arithmetic::sigmoid(b[i]);
 }
 
+// arithmetic::gdn_decay with exp(A_log) taken out of the loop, which GCC would not vectorise with it inside.
 inline void GdnDecay(const GdnGate& gate, const float* a, float* decay, int n) {
+  const float exp_A_log = arithmetic::exp_f32(gate.A_log);
   for (int i = 0; i < n; ++i) {
-    decay[i] = arithmetic::gdn_decay(a[i], gate.dt_bias, gate.A_log, gate.softplus_beta, gate.softplus_threshold);
+    decay[i] = arithmetic::kda_decay(a[i] + gate.dt_bias, exp_A_log, gate.softplus_beta, gate.softplus_threshold);
   }
 }
 

@@ -72,8 +72,8 @@ struct ConvRow {
   std::int64_t first = 0;   // first local token
   std::int64_t length = 0;  // 0: nothing else was read
   std::int32_t block = 0;
-  bool null = false;                // outputs become 0; nothing below was read
-  bool has_history = true;          // false: zeros, by selection
+  bool null = false;               // outputs become 0; nothing below was read
+  bool has_history = true;         // false: zeros, by selection
   std::int64_t history_start = 0;  // line position of the oldest history entry
 };
 
@@ -87,8 +87,7 @@ inline ConvRow conv_row(const Rows& rows, LineKind kind, std::int64_t i) {
   if (row.null) return row;
   row.has_history = !rows.has_initial_state.present() || bool_at(rows.has_initial_state, i);
   if (!row.has_history) return row;  // its count is not read
-  row.history_start =
-      history_start(kind, rows.num_accepted.present() ? i32_at(rows.num_accepted, i) : compacted_count(kind));
+  row.history_start = history_start(kind, rows.num_accepted.present() ? i32_at(rows.num_accepted, i) : compacted_count(kind));
   return row;
 }
 
@@ -111,7 +110,9 @@ void update_plain_line(const LineTile& line, const ConvRow& row, std::int64_t hi
 }
 
 // History entries a window keeps in front of its inputs: all of them (anchored), or all but the oldest (rolled).
-inline std::int64_t kept_history(LineKind kind, std::int64_t history) { return window_input_start(kind, history + 1); }
+inline std::int64_t kept_history(LineKind kind, std::int64_t history) {
+  return window_input_start(kind, history + 1);
+}
 
 // Window: the newest kept_history entries to the front, the inputs behind them; later positions stay.
 template <class Input>
@@ -122,7 +123,9 @@ void update_window_line(const LineTile& line, LineKind kind, const ConvRow& row,
 }
 
 // Positions the updates above write.
-inline std::int64_t plain_positions_written(std::int64_t history) { return history; }
+inline std::int64_t plain_positions_written(std::int64_t history) {
+  return history;
+}
 inline std::int64_t window_positions_written(LineKind kind, const ConvRow& row, std::int64_t history) {
   const std::int64_t kept = kept_history(kind, history);
   const bool shifts = row.history_start + history - kept > 0;

@@ -1,10 +1,6 @@
-// commit_plan, commit_plan_groups and map_windows. A plan is a few integers a row: it runs in the calling thread. The formulas are in
-// contract/plan_rules.h.
+// commit_plan and commit_plan_groups on the CPU. A plan is a few integers a row: it runs in the calling thread. The formulas are
+// in contract/plan_rules.h.
 #include "contract/plan_rules.h"
-
-#include <string>
-
-#include "contract/check.h"
 #include "cpu/ops.h"
 #include "cpu/view.h"
 
@@ -24,7 +20,7 @@ struct Shared {
 
 template <class Params>
 Shared shared_of(const Params& p) {
-  return {p.num_accepted,     p.query_start_loc,         p.request_index, p.num_computed,
+  return {p.num_accepted,    p.query_start_loc,        p.request_index, p.num_computed,
           p.window_capacity, p.block_size.value_or(0), p.null_block_id};
 }
 
@@ -70,8 +66,12 @@ void count(Counters* counters, const Row& row) {
 
 }  // namespace
 
-std::size_t scratch_size(const CommitPlanParams&, int) { return 0; }
-std::size_t scratch_size(const CommitPlanGroupsParams&, int) { return 0; }
+std::size_t scratch_size(const CommitPlanParams&, int) {
+  return 0;
+}
+std::size_t scratch_size(const CommitPlanGroupsParams&, int) {
+  return 0;
+}
 
 void execute(const CommitPlanParams& p, const Execution& e) {
   const Shared shared = shared_of(p);
@@ -95,36 +95,3 @@ void execute(const CommitPlanGroupsParams& p, const Execution& e) {
 }
 
 }  // namespace recoverssm::cpu
-
-namespace recoverssm {
-namespace {
-
-void throw_error(Check& check) {
-  if (!check.ok()) throw Error(check.take());
-}
-
-}  // namespace
-
-WindowMap map_windows(std::span<const std::int32_t> draft_counts, std::span<const std::uint8_t> prefilling,
-                      std::span<const std::int32_t> lengths) {
-  Check check("map_windows");
-  const std::string entries = text(draft_counts.size(), " entries, as draft_counts has");
-  if (prefilling.size() != draft_counts.size()) check.invalid("prefilling", text(prefilling.size(), " entries"), entries);
-  if (lengths.size() != draft_counts.size()) check.invalid("lengths", text(lengths.size(), " entries"), entries);
-  throw_error(check);
-
-  WindowMap map{.rows = {}, .identity = true};
-  for (std::size_t r = 0; r < draft_counts.size(); ++r) {
-    const auto index = static_cast<std::int64_t>(r);
-    if (draft_counts[r] < -1) check.out_of_range(Name("draft_counts").at(index), text(draft_counts[r]), "-1 (none) or a count");
-    if (lengths[r] < 0) check.out_of_range(Name("lengths").at(index), text(lengths[r]), "at least 0");
-    throw_error(check);
-    const bool has_drafts = draft_counts[r] >= 0;
-    if (!has_drafts && (prefilling[r] != 0 || lengths[r] == 0)) continue;
-    map.identity = map.identity && r == map.rows.size();
-    map.rows.push_back(static_cast<std::int32_t>(r));
-  }
-  return map;
-}
-
-}  // namespace recoverssm

@@ -1,5 +1,5 @@
-// short_conv on the CPU: dilated depthwise convolution with residuals. A task is one row of one tile of channels, tile after tile, as in
-// conv.cc. Outputs come first and the line last: no output may alias an input, so nothing has to be saved.
+// short_conv on the CPU: dilated depthwise convolution with residuals. A task is one row of one tile of channels, tile after tile,
+// as in conv.cc. Outputs come first and the line last: no output may alias an input, so nothing has to be saved.
 #include <algorithm>
 
 #include "contract/rules.h"
@@ -29,7 +29,9 @@ struct Scratch {
         raw(carver.take<std::byte>(kConvTile * kMaxElementSize)) {}
 };
 
-std::int64_t history_of(const ShortConvParams& p) { return std::int64_t{taps_of(p.weight) - 1} * p.dilation; }
+std::int64_t history_of(const ShortConvParams& p) {
+  return std::int64_t{taps_of(p.weight) - 1} * p.dilation;
+}
 
 // One row of one tile.
 class RowTile {

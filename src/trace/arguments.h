@@ -32,13 +32,13 @@ class Arguments {
   // The name may be missing.
   TensorView view_or_absent(std::string_view name) { return to_view(find(name), name); }
 
-  std::int32_t integer(std::string_view name);                              // null: refused
-  std::int32_t integer_or(std::string_view name, std::int32_t otherwise);   // null or missing: otherwise
-  std::optional<std::int32_t> optional_integer(std::string_view name);      // null: none
-  std::optional<float> optional_real(std::string_view name);                // null: none
-  float real_or(std::string_view name, float otherwise);                    // null or missing: otherwise
-  bool flag(std::string_view name);                                         // null: refused
-  bool flag_or(std::string_view name, bool otherwise);                      // null or missing: otherwise
+  std::int32_t integer(std::string_view name);                             // null: refused
+  std::int32_t integer_or(std::string_view name, std::int32_t otherwise);  // null or missing: otherwise
+  std::optional<std::int32_t> optional_integer(std::string_view name);     // null: none
+  std::optional<float> optional_real(std::string_view name);               // null: none
+  float real_or(std::string_view name, float otherwise);                   // null or missing: otherwise
+  bool flag(std::string_view name);                                        // null: refused
+  bool flag_or(std::string_view name, bool otherwise);                     // null or missing: otherwise
 
   // A word of a list as its enumerator; null and unknown words give one that no operation knows.
   template <class Enum, std::size_t N>

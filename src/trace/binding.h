@@ -12,10 +12,10 @@
 
 namespace recoverssm::trace {
 
-using AnyParams = std::variant<SplitProjectionsParams, CausalConv1dParams, CausalConv1dWindowParams, GatedDeltaRuleParams,
-                               GatedDeltaRuleSnapshotsParams, GatedDeltaRuleVerifyParams, CommitPlanParams, CommitPlanGroupsParams,
-                               CommitParams, MaterializeParams, AlignMoveParams, AlignAdvanceParams, ShortConvParams,
-                               GdnAttentionParams>;
+using AnyParams =
+    std::variant<SplitProjectionsParams, CausalConv1dParams, CausalConv1dWindowParams, GatedDeltaRuleParams,
+                 GatedDeltaRuleSnapshotsParams, GatedDeltaRuleVerifyParams, CommitPlanParams, CommitPlanGroupsParams, CommitParams,
+                 MaterializeParams, AlignMoveParams, AlignAdvanceParams, ShortConvParams, GdnAttentionParams>;
 
 // A call ready to run. May be moved (the Params' spans point into the vectors' storage), not copied.
 struct BoundCall {

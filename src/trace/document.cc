@@ -23,8 +23,12 @@ constexpr int kMaxRepeat = 1'000'000;
 
 __extension__ typedef __int128 int128;
 
-std::string key_at(const std::string& place, const std::string& key) { return place + "." + key; }
-std::string index_at(const std::string& place, std::size_t i) { return fmt::format("{}[{}]", place, i); }
+std::string key_at(const std::string& place, const std::string& key) {
+  return place + "." + key;
+}
+std::string index_at(const std::string& place, std::size_t i) {
+  return fmt::format("{}[{}]", place, i);
+}
 
 Number number_at(const json& value, const std::string& place) {
   if (value.is_number_float()) {
@@ -141,8 +145,8 @@ class Parser {
     v.buffer = at->second;
     v.dtype = buffer.dtype;
     if (value.contains("dtype") && dtype(value["dtype"], place) != buffer.dtype) {
-      throw Malformed(fmt::format("{}.dtype: {}, its buffer is {}", place, value["dtype"].get<std::string>(),
-                                  safetensors_name(buffer.dtype)));
+      throw Malformed(
+          fmt::format("{}.dtype: {}, its buffer is {}", place, value["dtype"].get<std::string>(), safetensors_name(buffer.dtype)));
     }
     v.offset = integer_at(value["offset"], place + ".offset", 0);
     for (const json& n : array_at(value["shape"], place + ".shape")) v.shape.push_back(integer_at(n, place + ".shape"));
@@ -174,9 +178,14 @@ class Parser {
     if (depth > kMaxArgumentDepth) throw Malformed(fmt::format("{}: nested more than {} deep", place, kMaxArgumentDepth));
     Argument a;
     switch (value.type()) {
-      case json::value_t::null: break;
-      case json::value_t::boolean: a.value = value.get<bool>(); break;
-      case json::value_t::string: a.value = value.get<std::string>(); break;
+      case json::value_t::null:
+        break;
+      case json::value_t::boolean:
+        a.value = value.get<bool>();
+        break;
+      case json::value_t::string:
+        a.value = value.get<std::string>();
+        break;
       case json::value_t::array: {
         std::vector<Argument> list;
         for (std::size_t i = 0; i < value.size(); ++i) list.push_back(argument(value[i], index_at(place, i), depth + 1));
@@ -190,7 +199,8 @@ class Parser {
           a.value = members(value, place, depth + 1);
         }
         break;
-      default: std::visit([&](auto number) { a.value = number; }, number_at(value, place));
+      default:
+        std::visit([&](auto number) { a.value = number; }, number_at(value, place));
     }
     return a;
   }
@@ -223,7 +233,8 @@ class Parser {
     ExpectedError e;
     const auto add = [&](const json& kind) {
       const std::string& name = string_at(kind, place + ".kind");
-      for (const auto known : {ErrorKind::invalid_argument, ErrorKind::out_of_range, ErrorKind::unsupported, ErrorKind::bad_state}) {
+      for (const auto known :
+           {ErrorKind::invalid_argument, ErrorKind::out_of_range, ErrorKind::unsupported, ErrorKind::bad_state}) {
         if (name == name_of(known)) return e.kinds.push_back(known);
       }
       throw Malformed(
@@ -340,6 +351,8 @@ Trace parse_trace(SafetensorsFile file) {
   return {std::move(file), std::move(document)};
 }
 
-Trace read_trace(const std::string& path) { return parse_trace(SafetensorsFile::read(path)); }
+Trace read_trace(const std::string& path) {
+  return parse_trace(SafetensorsFile::read(path));
+}
 
 }  // namespace recoverssm::trace

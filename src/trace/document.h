@@ -14,7 +14,7 @@
 
 namespace recoverssm::trace {
 
-constexpr const char* kVersion = "1";             // of the format, __metadata__.recoverssm_trace
+constexpr const char* kVersion = "1";  // of the format, __metadata__.recoverssm_trace
 constexpr const char* kVersionKey = "recoverssm_trace";
 constexpr const char* kDocumentKey = "document";
 

@@ -76,42 +76,63 @@ bool is_floating(DType dtype) {
 std::optional<Element> encode(DType dtype, Number number) {
   const auto real = std::visit([](auto n) { return static_cast<double>(n); }, number);
   switch (dtype) {
-    case DType::f64: return store(real);
-    case DType::f32: return store(static_cast<float>(real));
-    case DType::bf16: return store(arithmetic::to_bf16(to_float_odd(real)));
-    case DType::f16: return store(arithmetic::to_f16(to_float_odd(real)));
-    case DType::i64: return encode_integer<std::int64_t>(number, INT64_MIN, INT64_MAX);
-    case DType::i32: return encode_integer<std::int32_t>(number, INT32_MIN, INT32_MAX);
-    case DType::u8: return encode_integer<std::uint8_t>(number, 0, 255);
-    case DType::boolean: return encode_integer<std::uint8_t>(number, 0, 1);
+    case DType::f64:
+      return store(real);
+    case DType::f32:
+      return store(static_cast<float>(real));
+    case DType::bf16:
+      return store(arithmetic::to_bf16(to_float_odd(real)));
+    case DType::f16:
+      return store(arithmetic::to_f16(to_float_odd(real)));
+    case DType::i64:
+      return encode_integer<std::int64_t>(number, INT64_MIN, INT64_MAX);
+    case DType::i32:
+      return encode_integer<std::int32_t>(number, INT32_MIN, INT32_MAX);
+    case DType::u8:
+      return encode_integer<std::uint8_t>(number, 0, 255);
+    case DType::boolean:
+      return encode_integer<std::uint8_t>(number, 0, 1);
   }
   return std::nullopt;
 }
 
 double value_of(DType dtype, const std::byte* element) {
   switch (dtype) {
-    case DType::f64: return load<double>(element);
-    case DType::f32: return static_cast<double>(load<float>(element));
-    case DType::bf16: return static_cast<double>(arithmetic::from_bf16(load<std::uint16_t>(element)));
-    case DType::f16: return static_cast<double>(arithmetic::from_f16(load<std::uint16_t>(element)));
-    case DType::i64: return static_cast<double>(load<std::int64_t>(element));
-    case DType::i32: return load<std::int32_t>(element);
+    case DType::f64:
+      return load<double>(element);
+    case DType::f32:
+      return static_cast<double>(load<float>(element));
+    case DType::bf16:
+      return static_cast<double>(arithmetic::from_bf16(load<std::uint16_t>(element)));
+    case DType::f16:
+      return static_cast<double>(arithmetic::from_f16(load<std::uint16_t>(element)));
+    case DType::i64:
+      return static_cast<double>(load<std::int64_t>(element));
+    case DType::i32:
+      return load<std::int32_t>(element);
     case DType::u8:
-    case DType::boolean: return load<std::uint8_t>(element);
+    case DType::boolean:
+      return load<std::uint8_t>(element);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
 
 std::string text_of(DType dtype, const std::byte* element) {
   switch (dtype) {
-    case DType::f64: return fmt::format("{} (0x{:016x})", load<double>(element), load<std::uint64_t>(element));
-    case DType::f32: return fmt::format("{} (0x{:08x})", load<float>(element), load<std::uint32_t>(element));
+    case DType::f64:
+      return fmt::format("{} (0x{:016x})", load<double>(element), load<std::uint64_t>(element));
+    case DType::f32:
+      return fmt::format("{} (0x{:08x})", load<float>(element), load<std::uint32_t>(element));
     case DType::bf16:
-    case DType::f16: return fmt::format("{} (0x{:04x})", value_of(dtype, element), load<std::uint16_t>(element));
-    case DType::i64: return fmt::format("{}", load<std::int64_t>(element));
-    case DType::i32: return fmt::format("{}", load<std::int32_t>(element));
+    case DType::f16:
+      return fmt::format("{} (0x{:04x})", value_of(dtype, element), load<std::uint16_t>(element));
+    case DType::i64:
+      return fmt::format("{}", load<std::int64_t>(element));
+    case DType::i32:
+      return fmt::format("{}", load<std::int32_t>(element));
     case DType::u8:
-    case DType::boolean: return fmt::format("{}", load<std::uint8_t>(element));
+    case DType::boolean:
+      return fmt::format("{}", load<std::uint8_t>(element));
   }
   return "?";
 }

@@ -26,13 +26,16 @@ json parse_json(std::string_view text, std::string_view what) {
         names.pop_back();
         --depth;
         break;
-      case json::parse_event_t::array_end: --depth; break;
+      case json::parse_event_t::array_end:
+        --depth;
+        break;
       case json::parse_event_t::key: {
         const auto& name = parsed.get_ref<const std::string&>();
         if (!names.back().insert(name).second) throw Malformed(fmt::format("{}: \"{}\" twice in one object", what, name));
         break;
       }
-      case json::parse_event_t::value: break;
+      case json::parse_event_t::value:
+        break;
     }
     return true;
   };

@@ -16,7 +16,9 @@ using nlohmann::json;
 
 namespace {
 
-[[noreturn]] void refuse(std::string message) { throw Error({ErrorKind::invalid_argument, "Recorder: " + std::move(message)}); }
+[[noreturn]] void refuse(std::string message) {
+  throw Error({ErrorKind::invalid_argument, "Recorder: " + std::move(message)});
+}
 
 }  // namespace
 
@@ -66,7 +68,9 @@ json& Recorder::last_call() {
   return document_["calls"].back();
 }
 
-void Recorder::expect(json expectation) { last_call()["expect"].push_back(std::move(expectation)); }
+void Recorder::expect(json expectation) {
+  last_call()["expect"].push_back(std::move(expectation));
+}
 
 void Recorder::expect_bits(const TensorView& view_now) {
   expect({{"view", view(view_now)}, {"tensor", store(view_now)}, {"match", "bits"}});
@@ -80,11 +84,14 @@ void Recorder::expect_error(ErrorKind kind, std::vector<std::string> mentions) {
   last_call()["error"] = {{"kind", name_of(kind)}, {"mentions", std::move(mentions)}};
 }
 
-void Recorder::finally(json expectation) { document_["finally"].push_back(std::move(expectation)); }
+void Recorder::finally(json expectation) {
+  document_["finally"].push_back(std::move(expectation));
+}
 
 void Recorder::add_tensor(const std::string& name, DType dtype, std::vector<std::int64_t> shape, std::vector<std::byte> bytes) {
   contents_.push_back(std::move(bytes));
-  if (!tensors_.emplace(name, Tensor{dtype, std::move(shape), contents_.back()}).second) refuse(fmt::format("tensor \"{}\" twice", name));
+  if (!tensors_.emplace(name, Tensor{dtype, std::move(shape), contents_.back()}).second)
+    refuse(fmt::format("tensor \"{}\" twice", name));
 }
 
 std::string Recorder::store(const TensorView& view) {
@@ -114,6 +121,8 @@ std::vector<std::byte> Recorder::bytes() const {
   return file;
 }
 
-void Recorder::write(const std::string& path) const { write_file(path, bytes()); }
+void Recorder::write(const std::string& path) const {
+  write_file(path, bytes());
+}
 
 }  // namespace recoverssm::trace

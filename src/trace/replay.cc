@@ -24,7 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 using Bytes = std::unique_ptr<std::byte[]>;
 
@@ -147,6 +149,7 @@ class Session {
     } else if (!status.ok()) {
       fail(call.id, std::nullopt, fmt::format("{}: {}", name_of(status.kind), status.message));
     }
+    if (call.error || !status.ok()) check_unchanged(call, status);
     if (status.ok()) {
       meter_.add(bind(call, [&](std::int32_t buffer) { return before(buffer); }), counters);
     }
@@ -173,7 +176,8 @@ class Session {
     if (times <= 1) return;
     std::map<std::int32_t, Bytes> written;  // buffers that the first run changed, as it left them
     for (const std::int32_t buffer : touched) {
-      if (std::memcmp(live(buffer).data(), before(buffer), live(buffer).size()) != 0) written.emplace(buffer, copy_of(live(buffer)));
+      if (std::memcmp(live(buffer).data(), before(buffer), live(buffer).size()) != 0)
+        written.emplace(buffer, copy_of(live(buffer)));
     }
     for (int run = 2; run <= times; ++run) {
       for (const auto& [buffer, unused] : written) std::copy_n(before(buffer), live(buffer).size(), live(buffer).data());
@@ -226,10 +230,14 @@ class Session {
         fail(call.id, std::nullopt, fmt::format("the message \"{}\" does not mention \"{}\"", status.message, word));
       }
     }
+  }
+
+  // What failed, or had to, must have written nothing.
+  void check_unchanged(const Call& call, const Status& status) {
     for (std::int32_t buffer = 0; buffer < static_cast<std::int32_t>(live_.size()); ++buffer) {
       const auto change = first_change(buffer, before(buffer));
       if (!change) continue;
-      fail(call.id, std::nullopt, "must fail and leave everything unchanged: " + *change);
+      fail(call.id, std::nullopt, (status.ok() ? "must fail and leave everything unchanged: " : "failed, but changed ") + *change);
       break;
     }
   }
@@ -243,8 +251,8 @@ class Session {
       result_.max_error = std::max(result_.max_error, finding.max_error);
       if (!finding.holds) {
         fail(call, static_cast<int>(i),
-             fmt::format("buffer {} offset {} shape [{}], {}", spec(e.view.buffer).name, e.view.offset, fmt::join(e.view.shape, ", "),
-                         finding.detail));
+             fmt::format("buffer {} offset {} shape [{}], {}", spec(e.view.buffer).name, e.view.offset,
+                         fmt::join(e.view.shape, ", "), finding.detail));
       }
     }
   }
@@ -253,18 +261,24 @@ class Session {
     using Kind = Expectation::Kind;
     const std::byte* got = live(e.view.buffer).data();
     switch (e.kind) {
-      case Kind::bits: return check_bits(e.view, got, e.tensor->bytes.data());
-      case Kind::tolerance: return check_tolerance(e.view, got, e.tensor->bytes.data(), e.rtol, e.atol);
-      case Kind::same_as: return check_same(e.view, got, e.other, live(e.other.buffer).data());
+      case Kind::bits:
+        return check_bits(e.view, got, e.tensor->bytes.data());
+      case Kind::tolerance:
+        return check_tolerance(e.view, got, e.tensor->bytes.data(), e.rtol, e.atol);
+      case Kind::same_as:
+        return check_same(e.view, got, e.other, live(e.other.buffer).data());
       case Kind::unchanged_since: {
         Finding finding = check_same(e.view, got, e.view, kept_.at({e.moment, e.view.buffer}).get());
         const auto when = e.moment == kStart ? "start" : document_.calls[static_cast<std::size_t>(e.moment)].id;
         if (!finding.holds) finding.detail += ", unchanged since " + when;
         return finding;
       }
-      case Kind::fill: return check_fill(e.view, got, e.element);
-      case Kind::finite: return check_finite(e.view, got);
-      case Kind::flag: break;
+      case Kind::fill:
+        return check_fill(e.view, got, e.element);
+      case Kind::finite:
+        return check_finite(e.view, got);
+      case Kind::flag:
+        break;
     }
     return {};
   }

@@ -21,9 +21,9 @@ struct Tensor {
   std::span<const std::byte> bytes;
 };
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;               // the limit of the safetensors format itself
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 30;     // files are read into memory whole
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 34;         // of one tensor or view
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;            // the limit of the safetensors format itself
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 30;  // files are read into memory whole
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 34;      // of one tensor or view
 
 // A file's contents. Every offset, shape and size has been checked: the tensors lie in the file one after another, without holes.
 class SafetensorsFile {

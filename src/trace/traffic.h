@@ -22,13 +22,13 @@ struct RequestMemory {
 // tokens are counted on the layer that is verified first, bytes on all layers.
 struct Traffic {
   std::int64_t layers = 0;
-  std::int64_t steps = 0;          // verify calls of the first layer
-  std::int64_t windows = 0;        // its windows
-  std::int64_t tokens = 0;         // tokens verified in them
-  std::int64_t accepted = 0;       // tokens folded into its states afterwards
-  std::int64_t moved = 0;          // bytes: states and records in verify; states, records and conv lines in commit and materialize
-  std::int64_t snapshots = 0;      // bytes of states that snapshots would have moved for the same windows
-  Counters counters;               // every call, plain rows included
+  std::int64_t steps = 0;      // verify calls of the first layer
+  std::int64_t windows = 0;    // its windows
+  std::int64_t tokens = 0;     // tokens verified in them
+  std::int64_t accepted = 0;   // tokens folded into its states afterwards
+  std::int64_t moved = 0;      // bytes: states and records in verify; states, records and conv lines in commit and materialize
+  std::int64_t snapshots = 0;  // bytes of states that snapshots would have moved for the same windows
+  Counters counters;           // every call, plain rows included
   std::optional<RequestMemory> memory;  // nothing without windows
 };
 
@@ -52,8 +52,8 @@ class TrafficMeter {
   void measure_request(const GatedDeltaRuleVerifyParams& params);
 
   Traffic traffic_;
-  const void* first_layer_ = nullptr;     // its states
-  std::set<const void*> layers_;          // states of all layers seen
+  const void* first_layer_ = nullptr;             // its states
+  std::set<const void*> layers_;                  // states of all layers seen
   std::optional<CausalConv1dWindowParams> conv_;  // the last one before a verify: that layer's
 };
 
