@@ -89,6 +89,7 @@ TEST(ContractShapes, GatedDeltaRule) {
   Calls calls;
   using P = GatedDeltaRuleParams;
   const auto make = [&] { return calls.rule(); };
+  run_cases<P>("gated_delta_rule", make, rule_cases<P>(calls));
   run_cases<P>("gated_delta_rule", make, {
     {"16-bit state with padded blocks", [&](P& p) { p.state = with_stride(with_shape(calls.tensor(DType::bf16, {5, 4, 8, 16}), 0, 4), 0, 520); }, kOk},
     {"flags short", [&](P& p) { p.rows.has_initial_state = calls.flags({1, 1}); }, kInvalid, {"has_initial_state", "2"}},
@@ -124,6 +125,7 @@ TEST(ContractShapes, Snapshots) {
   Calls calls;
   using P = GatedDeltaRuleSnapshotsParams;
   const auto make = [&] { return calls.snapshots(); };
+  run_cases<P>("gated_delta_rule_snapshots", make, rule_cases<P>(calls));
   run_cases<P>("gated_delta_rule_snapshots", make, {
     {"one-dimensional ids", [&](P& p) { p.rows.state_indices = calls.ints({1, 0, 2}); }, kInvalid, {"state_indices", "1 dimension"}},
     {"table short", [](P& p) { p.rows.state_indices.shape[0] = 2; }, kInvalid, {"state_indices"}},
@@ -151,6 +153,8 @@ TEST(ContractShapes, Verify) {
   Calls calls;
   using P = GatedDeltaRuleVerifyParams;
   const auto make = [&] { return calls.verify(); };
+  // Its records have a block count too, which a shorter pool breaks first.
+  run_cases<P>("gated_delta_rule_verify", make, without(rule_cases<P>(calls), {"ids past the pool"}));
   run_cases<P>("gated_delta_rule_verify", make, {
     {"record width", [](P& p) { p.records.packed.shape[3] = 24; }, kInvalid, {"gated_delta_rule_verify: records: last dimension 24, expected V+K+1 = 25"}},
     {"record heads", [](P& p) { p.records.packed.shape[1] = 3; }, kInvalid, {"records", "3", "HV = 4"}},

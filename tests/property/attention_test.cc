@@ -85,6 +85,8 @@ Part random_part(Pick& pick, const std::vector<int>& globals, int capacity, cons
   part.set.capacity = capacity;
   part.set.token_index = globals;
   part.set.tokens = part.set.global_rows = static_cast<int>(globals.size());
+  // Tokens before the first offset belong to no row.
+  if (part.set.tokens > 0 && pick.chance(30)) part.set.offsets[0] = pick.between(0, std::min(part.set.tokens - 1, 2));
   std::size_t next = 0;
   while (part.set.offsets.back() < part.set.tokens) {
     const int left = part.set.tokens - part.set.offsets.back();
@@ -97,15 +99,14 @@ Part random_part(Pick& pick, const std::vector<int>& globals, int capacity, cons
 
 // The chain: split, convolution, rule, part by part, on local buffers.
 void chain(const Layer& l, const State& s, Part& part, Pick& pick, bool window, WindowMode mode) {
-  const int n = part.set.offsets.back();  // tokens of the rows
+  const int first = part.set.offsets.front(), n = part.set.offsets.back();  // tokens of the rows: first..n-1
   const RuleShape& shape = l.shape;
   const Tensor mixed = dense(shape.T, {n, l.C});
   const Tensor b = dense(shape.T, {n, shape.HV}), a = dense(shape.T, {n, shape.HV});
-  RowSet covered = part.set;
-  covered.token_index.resize(static_cast<std::size_t>(n));
-  const Tensor covered_index = strided_i32(pick, covered.token_index);
-  must_run(recoverssm::SplitProjectionsParams{l.qkvz, l.ba, l.layout, shape.H, shape.HV, shape.K, shape.V, mixed, s.z, b, a,
-                                              covered_index});
+  const Tensor covered = strided_i32(pick, {part.set.token_index.begin() + first, part.set.token_index.begin() + n});
+  must_run(recoverssm::SplitProjectionsParams{l.qkvz, l.ba, l.layout, shape.H, shape.HV, shape.K, shape.V,
+                                              slice(mixed, 0, first, n), s.z, slice(b, 0, first, n), slice(a, 0, first, n),
+                                              covered});
 
   RowSet local = part.set;  // the convolution runs in place on the local buffer
   local.token_index.clear();
@@ -206,6 +207,12 @@ recoverssm::GdnAttentionParams attention_params(const Layer& l, const State& s) 
 
 enum class Step { plain, snapshots, verify, lazy };
 
+// The count a caller hands in for a block: a sampler may count past the window that waits there.
+int previous_count(Pick& pick, const Layer& l, const State& s, const std::vector<int>& waiting, int block) {
+  const int kept = waiting[static_cast<std::size_t>(block)];
+  return kept >= s.pool.pending.get(block) && pick.chance(40) ? pick.between(kept, l.S) : kept;
+}
+
 // One random step on the chain's state and on the attention's; both must stay the same.
 void step(Pick& pick, const Layer& l, State& by_chain, State& by_attention, Step what, bool with_plain, std::vector<int>& waiting) {
   const std::vector<int> order = pick.permutation(l.tokens);
@@ -224,7 +231,7 @@ void step(Pick& pick, const Layer& l, State& by_chain, State& by_attention, Step
     for (Part* part : {&plain, &windows}) {
       part->set.counted = true;
       for (int i = 0; i < part->set.rows(); ++i) {
-        part->set.accepted.push_back(part->set.live(i) ? waiting[static_cast<std::size_t>(part->set.block(i))] : 77);
+        part->set.accepted.push_back(part->set.live(i) ? previous_count(pick, l, by_chain, waiting, part->set.block(i)) : 77);
       }
     }
   }

@@ -32,6 +32,13 @@ Session random_session(Pick& pick) {
   return s;
 }
 
+// The count a caller hands in for a block: negative for nothing, and past the window where all of it is kept.
+int previous_count(Pick& pick, const Session& s, int block) {
+  const int kept = s.waiting[static_cast<std::size_t>(block)];
+  if (block > 0 && kept >= s.lazy.pending.get(block) && pick.chance(40)) return pick.between(kept, s.S);
+  return kept == 0 && pick.chance(30) ? -1 : kept;
+}
+
 // Rows of one step: some blocks of 1..5, some windows empty, some null. `kept` becomes the counts of the windows before.
 RowSet step_rows(Pick& pick, const Session& s) {
   RowSet rows;
@@ -42,8 +49,7 @@ RowSet step_rows(Pick& pick, const Session& s) {
   for (int i = 0; i < n; ++i) {
     const int block = pick.chance(15) ? 0 : ids[static_cast<std::size_t>(i)];
     rows.add(pick.chance(10) ? 0 : pick.between(1, s.S), block);
-    const int waits = s.waiting[static_cast<std::size_t>(block)];
-    rows.accepted.push_back(waits == 0 && pick.chance(30) ? -1 : waits);
+    rows.accepted.push_back(previous_count(pick, s, block));
   }
   rows.tokens = rows.global_rows = rows.offsets.back();
   return rows;
@@ -96,7 +102,8 @@ TEST(Lazy, SessionsEqualEagerCommit) {
       Untouched untouched(s.lazy.watches());
       for (int i = 0; i < rows.rows(); ++i) {
         if (!rows.live(i)) continue;
-        if (std::max(rows.count(i), 0) > 0) untouched.except(slice(s.lazy.state, 0, rows.block(i)));  // no fold, no write
+        const bool folds = rows.count(i) > 0 && s.lazy.pending.get(rows.block(i)) > 0;
+        if (folds) untouched.except(slice(s.lazy.state, 0, rows.block(i)));  // no fold, no write
         untouched.except(slice(s.lazy.pending, 0, rows.block(i)));
         for (const TensorView& part : s.lazy.record_slices(rows.block(i), 0, rows.length(i))) untouched.except(part);
       }
@@ -130,7 +137,7 @@ TEST(Lazy, SessionsEqualEagerCommit) {
     std::vector<int> blocks, kept;
     for (const int b : pick.distinct(5, 1, 5)) {
       blocks.push_back(b);
-      kept.push_back(s.waiting[static_cast<std::size_t>(b)]);
+      kept.push_back(previous_count(pick, s, b));
     }
     blocks.push_back(0);
     kept.push_back(9999);
@@ -217,6 +224,41 @@ TEST(Lazy, NothingKeptRollsBack) {
         inputs_of(s.shape, s.weights, tokens), s.eager.state, out_alone, s.eager.records(), rows_of(alone, alone_index), {}});
     require(same_bits(out, out_alone), "outputs");
     require(same_bits(s.lazy.state, s.eager.state), "checkpoint");
+  });
+}
+
+// An anchored line moves by as many positions as records are folded, kept or not; a rolled one is read at num_accepted by the next
+// convolution and stays.
+TEST(Lazy, MaterializeMovesAnchoredLinesOnly) {
+  property(60, [](Pick& pick) {
+    const RuleShape shape = random_rule_shape(pick);
+    const RuleWeights weights = random_weights(pick, shape);
+    const int S = pick.between(1, 6), W = pick.between(2, 6), C = pick.between(1, 300);
+    const bool anchored = pick.chance(50);
+    const RulePool pool = random_pool(pick, shape, 3, S);
+    const Tensor line = strided(pick, shape.T, {3, W - 1 + S, C}, 0);
+    for_each(line, [&](const Index& i) { line.set_at(pick.normal(), i); });
+    const Tensor before = dense(shape.T, {3, W - 1 + S, C});
+    copy_bits(line, before);
+    const int waiting = pick.between(0, S), kept = pick.between(-1, S);
+    pool.pending.set(waiting, 1);
+    pool.pending.set(pick.between(0, S), 2);
+
+    recoverssm::Layer layer = layer_of(shape, weights, pool, true);
+    layer.line = line;
+    layer.line_kind = anchored ? recoverssm::LineKind::anchored : recoverssm::LineKind::rolled;
+    layer.conv_taps = W;
+    // The records are NaN where nothing was verified; the state is not what this test looks at.
+    Untouched untouched({{"line", line}, {"pending", pool.pending}});
+    untouched.except(slice(pool.pending, 0, 1));
+    const int n = std::min(std::max(kept, 0), waiting);
+    if (anchored && n > 0) untouched.except(slice(slice(line, 0, 1), 1, 0, W - 1));
+    const std::array layers = {layer};
+    must_run(recoverssm::MaterializeParams{dense_i32({1}), dense_i32({kept}), layers, 0}, random_how(pick));
+    require(untouched.check());
+    require(pool.pending.get(1) == 0, "pending is cleared");
+    const int shift = anchored ? n : 0;
+    require(same_bits(slice(slice(line, 0, 1), 1, 0, W - 1), slice(slice(before, 0, 1), 1, shift, shift + W - 1)), "history");
   });
 }
 
