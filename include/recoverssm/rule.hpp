@@ -14,7 +14,7 @@ struct GatedDeltaRuleParams {
   Rows rows{};           // num_accepted: only with pending
   TensorView pending{};  // optional [blocks] int32, with rows.num_accepted and records: min(num_accepted, pending) waiting records
                          // are folded into a row's start state first; every row leaves pending 0
-  Records records{};  // read only
+  Records records{};     // read only
 };
 
 // Windows, one state a token: starts from column max(num_accepted-1, 0) of the row's state_indices, stores the state after token t

@@ -10,7 +10,7 @@ namespace recoverssm {
 namespace {
 
 struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kWorkspaceAlignment}); }
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kWorkspaceAlignment}); }
 };
 
 }  // namespace
@@ -43,7 +43,7 @@ Launch Context::launch(std::size_t bytes) {
   if (bytes > state_->bytes) {
     state_->memory.reset();
     state_->bytes = 0;
-    state_->memory.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kWorkspaceAlignment})));
+    state_->memory.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kWorkspaceAlignment})));
     state_->bytes = bytes;
   }
   return launch();

@@ -42,8 +42,7 @@ Status run_on_cpu(const char* op, const Params& params, const Launch& launch) {
   if (Status status = resolve_target(launch.target, target); !status.ok()) return status;
   if (Status status = check_workspace(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
   if (Status status = validate_contents(params, launch.workspace); !status.ok()) return status;
-  cpu::execute(params,
-               {cpu::kernels_of(target), launch.parallel, static_cast<std::byte*>(launch.workspace.data), launch.counters});
+  cpu::execute(params, {cpu::kernels_of(target), launch.parallel, static_cast<std::byte*>(launch.workspace.data), launch.counters});
   return {};
 }
 

@@ -10,14 +10,10 @@ namespace recoverssm::arithmetic {
 // Added to the sum of squares, inside the root.
 constexpr float kNormEpsilon = 1e-6f;
 
-RSSM_HOST_DEVICE float sigmoid(float x) {
-  return divide(1.0f, 1.0f + exp_f32(-x));
-}
+RSSM_HOST_DEVICE float sigmoid(float x) { return divide(1.0f, 1.0f + exp_f32(-x)); }
 
 // x / (1 + exp(-x)). At -infinity this is -inf/inf = NaN, as the formula says; from about -88.7 down to it the result is -0.
-RSSM_HOST_DEVICE float silu(float x) {
-  return divide(x, 1.0f + exp_f32(-x));
-}
+RSSM_HOST_DEVICE float silu(float x) { return divide(x, 1.0f + exp_f32(-x)); }
 
 // log(1 + exp(beta x)) / beta up to the threshold, x above it and for NaN. Both sides are computed and one selected, so that loops
 // vectorise. With beta = 1 the product and the quotient are exact: no special case is needed.
@@ -46,13 +42,9 @@ RSSM_HOST_DEVICE float gdn_decay(float a, float dt_bias, float A_log, float soft
 }
 
 // What a query or key is multiplied with to have length one.
-RSSM_HOST_DEVICE float inverse_norm(float sum_of_squares) {
-  return divide(1.0f, square_root(sum_of_squares + kNormEpsilon));
-}
+RSSM_HOST_DEVICE float inverse_norm(float sum_of_squares) { return divide(1.0f, square_root(sum_of_squares + kNormEpsilon)); }
 
 // The scale of the query if the caller gives none: computed once on the host, in double, then rounded.
-inline float default_scale(int K) {
-  return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(K)));
-}
+inline float default_scale(int K) { return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(K))); }
 
 }  // namespace recoverssm::arithmetic

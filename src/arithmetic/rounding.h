@@ -11,9 +11,7 @@
 
 namespace recoverssm::arithmetic {
 
-RSSM_HOST_DEVICE float from_bf16(std::uint16_t value) {
-  return float_of(static_cast<std::uint32_t>(value) << 16);
-}
+RSSM_HOST_DEVICE float from_bf16(std::uint16_t value) { return float_of(static_cast<std::uint32_t>(value) << 16); }
 
 RSSM_HOST_DEVICE std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = bits_of(value);

@@ -17,9 +17,7 @@ namespace {
 constexpr std::size_t kFailuresShown = 10;  // a trace; the JSON report has all
 constexpr std::size_t kMaxColumns = 4;      // traces shown side by side
 
-ordered_json or_null(const std::optional<std::string>& text) {
-  return text ? ordered_json(*text) : ordered_json(nullptr);
-}
+ordered_json or_null(const std::optional<std::string>& text) { return text ? ordered_json(*text) : ordered_json(nullptr); }
 
 double sum(const std::vector<const ReplayResult*>& results, const std::function<double(const ReplayResult&)>& of) {
   double total = 0;
@@ -150,9 +148,7 @@ ordered_json to_json(const std::vector<ReplayResult>& results) {
   return {{"traces", std::move(traces)}, {"ok", all_ok}};
 }
 
-std::string text_of(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
+std::string text_of(const ordered_json& json) { return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"; }
 
 std::string lines_of(const ReplayResult& result) {
   if (result.error) return fmt::format("ERROR {}: {}\n", result.file, *result.error);

@@ -50,9 +50,7 @@ class DTypes {
 constexpr DTypes kFloats = {DType::f32, DType::bf16, DType::f16};  // activations and states
 
 // Each parameter is by itself T or f32, and so are the delta rules' outputs.
-constexpr DTypes T_or_f32(DType T) {
-  return {T, DType::f32};
-}
+constexpr DTypes T_or_f32(DType T) { return {T, DType::f32}; }
 
 // What a dimension must be. `what` is the contract's word or formula for it.
 struct Dim {
@@ -63,12 +61,8 @@ struct Dim {
   Rule rule = Rule::exactly;
 };
 
-constexpr Dim any(const char* what) {
-  return {what, 0, Dim::Rule::any};
-}
-constexpr Dim at_least(const char* what, std::int64_t size) {
-  return {what, size, Dim::Rule::at_least};
-}
+constexpr Dim any(const char* what) { return {what, 0, Dim::Rule::any}; }
+constexpr Dim at_least(const char* what, std::int64_t size) { return {what, size, Dim::Rule::at_least}; }
 
 // Shape arithmetic that stays at the largest int64 instead of overflowing: no view has a dimension of that size, so a saturated
 // expectation is never met.

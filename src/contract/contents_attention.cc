@@ -22,9 +22,7 @@ RowsContents part_rows(const GdnAttentionParams& p, const Name& part, const Rows
           .local_tokens = kNoLocalTensors,
           .global_rows = global_rows_of(p)};
 }
-RowsContents plain_rows(const GdnAttentionParams& p) {
-  return part_rows(p, "plain", p.plain->rows, 0);
-}
+RowsContents plain_rows(const GdnAttentionParams& p) { return part_rows(p, "plain", p.plain->rows, 0); }
 RowsContents window_rows(const GdnAttentionParams& p) {
   return part_rows(p, "windows", p.windows->rows, p.windows->rows.window_capacity);
 }

@@ -122,9 +122,7 @@ Status validate_contents(const CommitParams& p, Workspace workspace) {
   return check.take();
 }
 
-std::size_t contents_workspace_size(const MaterializeParams& p) {
-  return ContentsMemory::bytes(p.blocks.shape[0], 0);
-}
+std::size_t contents_workspace_size(const MaterializeParams& p) { return ContentsMemory::bytes(p.blocks.shape[0], 0); }
 
 Status validate_contents(const MaterializeParams& p, Workspace workspace) {
   Check check("materialize");
@@ -154,9 +152,7 @@ Status validate_contents(const MaterializeParams& p, Workspace workspace) {
   return check.take();
 }
 
-std::size_t contents_workspace_size(const AlignMoveParams& p) {
-  return ContentsMemory::bytes(times(p.from.shape[0], 2), 0);
-}
+std::size_t contents_workspace_size(const AlignMoveParams& p) { return ContentsMemory::bytes(times(p.from.shape[0], 2), 0); }
 
 Status validate_contents(const AlignMoveParams& p, Workspace workspace) {
   Check check("align_move");

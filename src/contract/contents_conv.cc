@@ -8,9 +8,7 @@
 namespace recoverssm {
 namespace {
 
-std::int64_t split_rows(const SplitProjectionsParams& p) {
-  return std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]});
-}
+std::int64_t split_rows(const SplitProjectionsParams& p) { return std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]}); }
 
 // Rows of a convolution, whose tensors are all addressed by global rows.
 RowsContents conv_rows(const Rows& rows, std::int64_t capacity, std::int64_t global_rows) {
@@ -45,9 +43,7 @@ Status window_contents(const char* op, const Rows& rows, std::int64_t global_row
                        });
 }
 
-std::int64_t conv_global_rows(const TensorView& x, const TensorView& out) {
-  return std::min(x.shape[0], out.shape[0]);
-}
+std::int64_t conv_global_rows(const TensorView& x, const TensorView& out) { return std::min(x.shape[0], out.shape[0]); }
 
 std::int64_t short_conv_rows(const ShortConvParams& p) {
   const std::int64_t rows = conv_global_rows(p.x, p.residual);
@@ -68,9 +64,7 @@ Status validate_contents(const SplitProjectionsParams& p, Workspace workspace) {
   return check.take();
 }
 
-std::size_t contents_workspace_size(const CausalConv1dParams& p) {
-  return conv_memory(p.rows, conv_global_rows(p.x, p.out));
-}
+std::size_t contents_workspace_size(const CausalConv1dParams& p) { return conv_memory(p.rows, conv_global_rows(p.x, p.out)); }
 
 Status validate_contents(const CausalConv1dParams& p, Workspace workspace) {
   const std::int64_t history = p.weight.shape[1] - 1, columns = p.line.shape[1];
@@ -81,17 +75,13 @@ Status validate_contents(const CausalConv1dParams& p, Workspace workspace) {
                        });
 }
 
-std::size_t contents_workspace_size(const CausalConv1dWindowParams& p) {
-  return conv_memory(p.rows, conv_global_rows(p.x, p.out));
-}
+std::size_t contents_workspace_size(const CausalConv1dWindowParams& p) { return conv_memory(p.rows, conv_global_rows(p.x, p.out)); }
 
 Status validate_contents(const CausalConv1dWindowParams& p, Workspace workspace) {
   return window_contents("causal_conv1d_window", p.rows, conv_global_rows(p.x, p.out), p.line.shape[0], workspace);
 }
 
-std::size_t contents_workspace_size(const ShortConvParams& p) {
-  return conv_memory(p.rows, short_conv_rows(p));
-}
+std::size_t contents_workspace_size(const ShortConvParams& p) { return conv_memory(p.rows, short_conv_rows(p)); }
 
 Status validate_contents(const ShortConvParams& p, Workspace workspace) {
   if (p.line_kind != LineKind::plain) {

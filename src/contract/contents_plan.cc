@@ -88,9 +88,7 @@ Status plan_contents(const char* op, const PlanInputs& in, std::int64_t groups, 
 
 }  // namespace
 
-std::size_t contents_workspace_size(const CommitPlanParams&) {
-  return 0;
-}
+std::size_t contents_workspace_size(const CommitPlanParams&) { return 0; }
 
 Status validate_contents(const CommitPlanParams& p, Workspace) {
   return plan_contents("commit_plan", inputs_of(p), 1, [&](std::int64_t) {
@@ -98,9 +96,7 @@ Status validate_contents(const CommitPlanParams& p, Workspace) {
   });
 }
 
-std::size_t contents_workspace_size(const CommitPlanGroupsParams&) {
-  return 0;
-}
+std::size_t contents_workspace_size(const CommitPlanGroupsParams&) { return 0; }
 
 Status validate_contents(const CommitPlanGroupsParams& p, Workspace) {
   return plan_contents("commit_plan_groups", inputs_of(p), static_cast<std::int64_t>(p.groups.size()), [&](std::int64_t g) {
@@ -109,9 +105,7 @@ Status validate_contents(const CommitPlanGroupsParams& p, Workspace) {
   });
 }
 
-std::size_t contents_workspace_size(const AlignAdvanceParams& p) {
-  return ContentsMemory::bytes(p.state_indices.shape[0], 0);
-}
+std::size_t contents_workspace_size(const AlignAdvanceParams& p) { return ContentsMemory::bytes(p.state_indices.shape[0], 0); }
 
 Status validate_contents(const AlignAdvanceParams& p, Workspace workspace) {
   Check check("align_advance");

@@ -54,9 +54,7 @@ void check_snapshot_rows(Check& check, const RowsContents& r, std::int64_t block
   }
 }
 
-std::size_t contents_workspace_size(const GatedDeltaRuleParams& p) {
-  return rule_memory(p.rows, p.out, 1);
-}
+std::size_t contents_workspace_size(const GatedDeltaRuleParams& p) { return rule_memory(p.rows, p.out, 1); }
 
 Status validate_contents(const GatedDeltaRuleParams& p, Workspace workspace) {
   Check check("gated_delta_rule");
@@ -89,9 +87,7 @@ Status validate_contents(const GatedDeltaRuleSnapshotsParams& p, Workspace works
   return check.take();
 }
 
-std::size_t contents_workspace_size(const GatedDeltaRuleVerifyParams& p) {
-  return rule_memory(p.rows, p.out, 1);
-}
+std::size_t contents_workspace_size(const GatedDeltaRuleVerifyParams& p) { return rule_memory(p.rows, p.out, 1); }
 
 Status validate_contents(const GatedDeltaRuleVerifyParams& p, Workspace workspace) {
   Check check("gated_delta_rule_verify");

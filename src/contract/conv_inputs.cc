@@ -29,9 +29,7 @@ void check_line(Check& check, const Name& name, const TensorView& line, DTypes d
   check.view(name, line, dtypes, {blocks, columns, C});
 }
 
-Dim history_columns(std::int64_t history) {
-  return at_least("the history's columns", history);
-}
+Dim history_columns(std::int64_t history) { return at_least("the history's columns", history); }
 
 Dim window_columns(LineKind kind, std::int64_t history, std::int64_t capacity) {
   const std::int64_t columns = line_columns(kind, std::min(history, INT64_MAX / 2), capacity);  // no view is that large

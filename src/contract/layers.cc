@@ -80,9 +80,7 @@ Operand layer_operand(std::span<const Layer> layers, const LayersUse& use, std::
   }
 }
 
-std::int64_t layer_blocks(const Layer& layer) {
-  return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0];
-}
+std::int64_t layer_blocks(const Layer& layer) { return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0]; }
 
 std::int64_t layer_capacity(const Layer& layer) {
   if (layer.state.present()) return record_capacity(layer.records, layer.gate);

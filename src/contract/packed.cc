@@ -18,8 +18,6 @@ HeadSizes check_packed(Check& check, const PackedProjections& p) {
   return s;
 }
 
-std::int64_t conv_channels(const HeadSizes& s) {
-  return plus(times(2, times(s.H, s.K)), times(s.HV, s.V));
-}
+std::int64_t conv_channels(const HeadSizes& s) { return plus(times(2, times(s.H, s.K)), times(s.HV, s.V)); }
 
 }  // namespace recoverssm

@@ -18,9 +18,7 @@ enum class RowsKind : std::uint8_t {
 void check_rows(Check& check, const Name& part, const Rows& rows, RowsKind kind);
 
 // N, from offsets that have been checked.
-inline std::int64_t row_count(const Rows& rows) {
-  return rows.query_start_loc.shape[0] - 1;
-}
+inline std::int64_t row_count(const Rows& rows) { return rows.query_start_loc.shape[0] - 1; }
 
 // One-dimensional index data of a given or any length.
 void check_indices(Check& check, const Name& name, const TensorView& view, const Dim& length);

@@ -38,12 +38,8 @@ void move_block(const Layer& layer, std::int32_t from, std::int32_t to) {
 
 }  // namespace
 
-std::size_t scratch_size(const AlignMoveParams&, int) {
-  return 0;
-}
-std::size_t scratch_size(const AlignAdvanceParams&, int) {
-  return 0;
-}
+std::size_t scratch_size(const AlignMoveParams&, int) { return 0; }
+std::size_t scratch_size(const AlignAdvanceParams&, int) { return 0; }
 
 void execute(const AlignMoveParams& p, const Execution& e) {
   const std::int64_t rows = p.from.shape[0];

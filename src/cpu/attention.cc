@@ -122,7 +122,7 @@ struct PartTensors {
   TensorView mixed_qkv, b, a;
   RuleInputs inputs;
   Intermediates memory;
-  Execution chain;        // scratch behind the intermediates
+  Execution chain;       // scratch behind the intermediates
   std::size_t used = 0;  // bytes of them
 };
 

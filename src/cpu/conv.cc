@@ -109,18 +109,10 @@ void run(const Params& p, const Execution& e) {
 
 }  // namespace
 
-std::size_t scratch_size(const CausalConv1dParams& p, int workers) {
-  return scratch_bytes(p, workers);
-}
-std::size_t scratch_size(const CausalConv1dWindowParams& p, int workers) {
-  return scratch_bytes(p, workers);
-}
+std::size_t scratch_size(const CausalConv1dParams& p, int workers) { return scratch_bytes(p, workers); }
+std::size_t scratch_size(const CausalConv1dWindowParams& p, int workers) { return scratch_bytes(p, workers); }
 
-void execute(const CausalConv1dParams& p, const Execution& e) {
-  run(p, e);
-}
-void execute(const CausalConv1dWindowParams& p, const Execution& e) {
-  run(p, e);
-}
+void execute(const CausalConv1dParams& p, const Execution& e) { run(p, e); }
+void execute(const CausalConv1dWindowParams& p, const Execution& e) { run(p, e); }
 
 }  // namespace recoverssm::cpu

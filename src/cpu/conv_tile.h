@@ -13,14 +13,10 @@ namespace recoverssm::cpu {
 
 constexpr std::int64_t kMaxElementSize = 4;  // bytes of the widest activation or parameter dtype
 
-inline std::int64_t tiles_of(std::int64_t C) {
-  return (C + kConvTile - 1) / kConvTile;
-}
+inline std::int64_t tiles_of(std::int64_t C) { return (C + kConvTile - 1) / kConvTile; }
 
 // W of a weight [C, W].
-inline int taps_of(const TensorView& weight) {
-  return static_cast<int>(weight.shape[1]);
-}
+inline int taps_of(const TensorView& weight) { return static_cast<int>(weight.shape[1]); }
 
 // Tile number `index` of C channels. `raw` below is room for one tile of elements; it is used only where a run is strided.
 struct ConvTile {

@@ -70,8 +70,8 @@ struct HeadRow {
 
 // emit(tokens, index, t): results of token t of the row are in work.tokens at index.
 template <class Emit>
-void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape& shape, const TensorView& state, const HeadWork& work,
-              const HeadRow& row, Emit&& emit) {
+void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape& shape, const TensorView& state,
+              const HeadWork& work, const HeadRow& row, Emit&& emit) {
   const bool one_chunk = row.length <= kTokenChunk;
   for (std::int64_t begin = 0; begin < row.length; begin += kTokenChunk) {
     const int count = static_cast<int>(std::min<std::int64_t>(kTokenChunk, row.length - begin));

@@ -67,8 +67,8 @@ HWY_INLINE Floats ReduceLeaves(Floats (*partial)[kLanes]) {
 // One token for one state row: the previous token's update (correction, previous_k; skipped where previous_k is null), the decay,
 // and both dots' partial sums. Lanes past K take part in everything but the dots.
 template <bool kDecayPerChannel>
-HWY_INLINE void AdvanceRow(const HeadTokens& tokens, int t, const float* previous_k, float previous_correction, float* HWY_RESTRICT h,
-                           Floats* on_k, Floats* on_q) {
+HWY_INLINE void AdvanceRow(const HeadTokens& tokens, int t, const float* previous_k, float previous_correction,
+                           float* HWY_RESTRICT h, Floats* on_k, Floats* on_q) {
   const FloatTag d;
   const int stride = padded_k(tokens.K);
   const float* k = tokens.k + static_cast<std::int64_t>(t) * stride;

@@ -91,8 +91,7 @@ GateRule gate_rule_of(const RuleInputs& inputs) {
 }
 
 GateRule gate_rule_of(const Layer& layer) {
-  return {layer.gate,   layer.A_log,         layer.dt_bias,           layer.lower_bound,
-          layer.l2norm, layer.softplus_beta, layer.softplus_threshold};
+  return {layer.gate, layer.A_log, layer.dt_bias, layer.lower_bound, layer.l2norm, layer.softplus_beta, layer.softplus_threshold};
 }
 
 HeadScratch carve_head(Carver& carver, const RuleShape& shape, Gate gate, std::int64_t tokens, bool replay) {
@@ -198,7 +197,8 @@ void write_record(const RuleInputs& inputs, const Records& records, const RuleSh
   std::memcpy(key_gate + key_bytes, at(inputs.a, token, head), key_bytes);
 }
 
-void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h) {
+void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
+               float* h) {
   const std::int64_t K = state.shape[3];
   const std::int64_t stride = padded_k(static_cast<int>(K));
   for (int r = 0; r < rows; ++r) {

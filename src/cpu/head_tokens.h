@@ -39,16 +39,16 @@ GateRule gate_rule_of(const Layer& layer);
 
 // Scratch of one worker for `tokens` tokens of a head.
 struct HeadScratch {
-  float* k = nullptr;          // [tokens][k_stride]
-  float* q = nullptr;          // [tokens][k_stride]
-  float* decay = nullptr;      // gdn [tokens]; kda [tokens][k_stride]
-  float* k_dot_q = nullptr;    // [tokens]
-  float* beta = nullptr;       // [tokens]
-  float* gate_input = nullptr; // [tokens] or [k_stride]: widened a and b
-  float* dt_bias = nullptr;    // kda [k_stride]
-  float* v = nullptr;          // [tokens][v_stride]
-  float* correction = nullptr; // [tokens][v_stride]
-  float* out = nullptr;        // [tokens][v_stride]
+  float* k = nullptr;           // [tokens][k_stride]
+  float* q = nullptr;           // [tokens][k_stride]
+  float* decay = nullptr;       // gdn [tokens]; kda [tokens][k_stride]
+  float* k_dot_q = nullptr;     // [tokens]
+  float* beta = nullptr;        // [tokens]
+  float* gate_input = nullptr;  // [tokens] or [k_stride]: widened a and b
+  float* dt_bias = nullptr;     // kda [k_stride]
+  float* v = nullptr;           // [tokens][v_stride]
+  float* correction = nullptr;  // [tokens][v_stride]
+  float* out = nullptr;         // [tokens][v_stride]
 };
 
 // replay: only what records give (k, decay, correction).
@@ -68,7 +68,8 @@ void write_record(const RuleInputs& inputs, const Records& records, const RuleSh
                   std::int64_t position, std::int64_t token, const HeadTokens& tokens, int index, const float* correction);
 
 // State rows first .. first+rows-1 of one head: widened into h [kStateRows][k_stride], or rounded from it.
-void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h);
+void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
+               float* h);
 void store_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
                 const float* h);
 void zero_rows(const TensorView& state, float* h);

@@ -6,8 +6,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cc"
+// clang-format off: foreach_target.h comes first, and includes this file again for every target.
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// clang-format on
 
 #include "arithmetic/gates.h"
 #include "arithmetic/rounding.h"
@@ -73,7 +75,8 @@ inline void KdaDecay(const KdaGate& gate, const float* raw, const float* dt_bias
 
 // Also keeps the table of a target that this build's baseline makes unreachable from being an unused function.
 inline const Kernels& Table(Target target) {
-  static const Kernels table = {target, Widen, Narrow, Dot, Scale, Sigmoid, GdnDecay, KdaDecay, Silu, Conv, ShortConv, Delta, Replay};
+  static const Kernels table = {target,   Widen, Narrow, Dot,       Scale, Sigmoid, GdnDecay,
+                                KdaDecay, Silu,  Conv,   ShortConv, Delta, Replay};
   return table;
 }
 

@@ -55,13 +55,13 @@ struct HeadTokens {
 // run whole groups of lanes; rows past `rows` hold numbers nobody reads.
 struct DeltaRows {
   HeadTokens tokens;
-  int rows = 0;                     // <= kStateRows
+  int rows = 0;  // <= kStateRows
   bool update_after_last = true;
-  float* h = nullptr;               // [kStateRows][padded_k]
-  std::int64_t token_stride = 0;    // of v, correction and out
+  float* h = nullptr;             // [kStateRows][padded_k]
+  std::int64_t token_stride = 0;  // of v, correction and out
   const float* v = nullptr;
   float* correction = nullptr;
-  float* out = nullptr;             // not yet rounded
+  float* out = nullptr;  // not yet rounded
 };
 
 // Replays records first..last-1 into up to kStateRows rows of state: hd = h*d; h = fma(c, k, hd).
@@ -98,7 +98,7 @@ struct Kernels {
   float (*dot)(const float* x, const float* y, int n);            // canonical order
   void (*scale)(const float* x, float factor, float* to, int n);  // to = x * factor
   void (*sigmoid)(const float* b, float* beta, int n);
-  void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                       // n tokens of one head
+  void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                          // n tokens of one head
   void (*kda_decay)(const KdaGate& gate, const float* raw, const float* dt_bias, float* decay, int n);  // n channels of one token
   void (*silu)(const float* x, float* to, int n);  // x / (1 + exp(-x)), not yet rounded
   void (*conv)(const ConvToken& token);

@@ -110,9 +110,7 @@ void update_plain_line(const LineTile& line, const ConvRow& row, std::int64_t hi
 }
 
 // History entries a window keeps in front of its inputs: all of them (anchored), or all but the oldest (rolled).
-inline std::int64_t kept_history(LineKind kind, std::int64_t history) {
-  return window_input_start(kind, history + 1);
-}
+inline std::int64_t kept_history(LineKind kind, std::int64_t history) { return window_input_start(kind, history + 1); }
 
 // Window: the newest kept_history entries to the front, the inputs behind them; later positions stay.
 template <class Input>
@@ -123,9 +121,7 @@ void update_window_line(const LineTile& line, LineKind kind, const ConvRow& row,
 }
 
 // Positions the updates above write.
-inline std::int64_t plain_positions_written(std::int64_t history) {
-  return history;
-}
+inline std::int64_t plain_positions_written(std::int64_t history) { return history; }
 inline std::int64_t window_positions_written(LineKind kind, const ConvRow& row, std::int64_t history) {
   const std::int64_t kept = kept_history(kind, history);
   const bool shifts = row.history_start + history - kept > 0;

@@ -66,12 +66,8 @@ void count(Counters* counters, const Row& row) {
 
 }  // namespace
 
-std::size_t scratch_size(const CommitPlanParams&, int) {
-  return 0;
-}
-std::size_t scratch_size(const CommitPlanGroupsParams&, int) {
-  return 0;
-}
+std::size_t scratch_size(const CommitPlanParams&, int) { return 0; }
+std::size_t scratch_size(const CommitPlanGroupsParams&, int) { return 0; }
 
 void execute(const CommitPlanParams& p, const Execution& e) {
   const Shared shared = shared_of(p);

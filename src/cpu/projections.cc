@@ -65,9 +65,7 @@ void split_ba(const SplitProjectionsParams& p, std::int64_t global, std::int64_t
 
 }  // namespace
 
-std::size_t scratch_size(const SplitProjectionsParams&, int) {
-  return 0;
-}
+std::size_t scratch_size(const SplitProjectionsParams&, int) { return 0; }
 
 void execute(const SplitProjectionsParams& p, const Execution& e) {
   const std::int64_t tokens = p.token_index.present() ? p.token_index.shape[0] : p.qkvz.shape[0];

@@ -53,9 +53,8 @@ std::size_t scratch_size(const GatedDeltaRuleParams& params, int workers) {
 void execute(const GatedDeltaRuleParams& p, const Execution& e) {
   const RuleShape shape = shape_of(p.inputs);
   const std::int64_t rows = p.rows.state_indices.shape[0];
-  parallel_for(e, rows * shape.HV, [&](std::int64_t task, int worker) {
-    run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker);
-  });
+  parallel_for(e, rows * shape.HV,
+               [&](std::int64_t task, int worker) { run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker); });
 
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t length = row_end(p.rows, i) - row_begin(p.rows, i);

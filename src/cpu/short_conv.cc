@@ -29,9 +29,7 @@ struct Scratch {
         raw(carver.take<std::byte>(kConvTile * kMaxElementSize)) {}
 };
 
-std::int64_t history_of(const ShortConvParams& p) {
-  return std::int64_t{taps_of(p.weight) - 1} * p.dilation;
-}
+std::int64_t history_of(const ShortConvParams& p) { return std::int64_t{taps_of(p.weight) - 1} * p.dilation; }
 
 // One row of one tile.
 class RowTile {

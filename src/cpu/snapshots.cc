@@ -64,9 +64,8 @@ std::size_t scratch_size(const GatedDeltaRuleSnapshotsParams& params, int worker
 void execute(const GatedDeltaRuleSnapshotsParams& p, const Execution& e) {
   const RuleShape shape = shape_of(p.inputs);
   const std::int64_t rows = p.rows.state_indices.shape[0];
-  parallel_for(e, rows * shape.HV, [&](std::int64_t task, int worker) {
-    run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker);
-  });
+  parallel_for(e, rows * shape.HV,
+               [&](std::int64_t task, int worker) { run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker); });
   if (e.counters == nullptr) return;
   for (std::int64_t i = 0; i < rows; ++i) count_row(p, i, *e.counters);
 }

@@ -15,8 +15,8 @@ int waiting_count(const GatedDeltaRuleVerifyParams& p, std::int64_t i, std::int6
   return static_cast<int>(lazy_fold_count(i32_at(p.rows.num_accepted, i), i32_at(p.pending, block)));
 }
 
-void run_row_head(const GatedDeltaRuleVerifyParams& p, const RuleShape& shape, const Execution& e, std::int64_t i, std::int64_t head,
-                  int worker) {
+void run_row_head(const GatedDeltaRuleVerifyParams& p, const RuleShape& shape, const Execution& e, std::int64_t i,
+                  std::int64_t head, int worker) {
   const std::int64_t begin = row_begin(p.rows, i);
   const std::int64_t end = row_end(p.rows, i);
   if (begin == end) return;
@@ -53,9 +53,8 @@ std::size_t scratch_size(const GatedDeltaRuleVerifyParams& params, int workers) 
 void execute(const GatedDeltaRuleVerifyParams& p, const Execution& e) {
   const RuleShape shape = shape_of(p.inputs);
   const std::int64_t rows = p.rows.state_indices.shape[0];
-  parallel_for(e, rows * shape.HV, [&](std::int64_t task, int worker) {
-    run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker);
-  });
+  parallel_for(e, rows * shape.HV,
+               [&](std::int64_t task, int worker) { run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker); });
 
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t length = row_end(p.rows, i) - row_begin(p.rows, i);

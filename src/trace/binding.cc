@@ -19,9 +19,7 @@ constexpr std::pair<const char*, LineKind> kLineKinds[] = {
 
 // --- Arguments several operations share
 
-std::int32_t null_block_id(Arguments& a) {
-  return a.integer_or("null_block_id", 0);
-}
+std::int32_t null_block_id(Arguments& a) { return a.integer_or("null_block_id", 0); }
 
 // Offsets, ids and null id, which all row operations name alike; the rest of Rows differs.
 Rows rows(Arguments& a) {

@@ -23,12 +23,8 @@ constexpr int kMaxRepeat = 1'000'000;
 
 __extension__ typedef __int128 int128;
 
-std::string key_at(const std::string& place, const std::string& key) {
-  return place + "." + key;
-}
-std::string index_at(const std::string& place, std::size_t i) {
-  return fmt::format("{}[{}]", place, i);
-}
+std::string key_at(const std::string& place, const std::string& key) { return place + "." + key; }
+std::string index_at(const std::string& place, std::size_t i) { return fmt::format("{}[{}]", place, i); }
 
 Number number_at(const json& value, const std::string& place) {
   if (value.is_number_float()) {
@@ -351,8 +347,6 @@ Trace parse_trace(SafetensorsFile file) {
   return {std::move(file), std::move(document)};
 }
 
-Trace read_trace(const std::string& path) {
-  return parse_trace(SafetensorsFile::read(path));
-}
+Trace read_trace(const std::string& path) { return parse_trace(SafetensorsFile::read(path)); }
 
 }  // namespace recoverssm::trace

@@ -69,9 +69,7 @@ std::optional<DType> dtype_named(std::string_view safetensors_name) {
   return std::nullopt;
 }
 
-bool is_floating(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64;
-}
+bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64; }
 
 std::optional<Element> encode(DType dtype, Number number) {
   const auto real = std::visit([](auto n) { return static_cast<double>(n); }, number);

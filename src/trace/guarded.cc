@@ -12,9 +12,7 @@ namespace recoverssm::trace {
 namespace {
 
 // Guard bytes differ from their neighbours, so that neither a copy of a constant nor of other guard bytes goes unseen.
-std::byte guard_byte(std::size_t i) {
-  return static_cast<std::byte>(0xC5U ^ (i * 29U));
-}
+std::byte guard_byte(std::size_t i) { return static_cast<std::byte>(0xC5U ^ (i * 29U)); }
 
 const auto kPattern = [] {
   std::array<std::byte, GuardedMemory::kGuard> pattern{};

@@ -16,9 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-[[noreturn]] void refuse(std::string message) {
-  throw Error({ErrorKind::invalid_argument, "Recorder: " + std::move(message)});
-}
+[[noreturn]] void refuse(std::string message) { throw Error({ErrorKind::invalid_argument, "Recorder: " + std::move(message)}); }
 
 }  // namespace
 
@@ -68,9 +66,7 @@ json& Recorder::last_call() {
   return document_["calls"].back();
 }
 
-void Recorder::expect(json expectation) {
-  last_call()["expect"].push_back(std::move(expectation));
-}
+void Recorder::expect(json expectation) { last_call()["expect"].push_back(std::move(expectation)); }
 
 void Recorder::expect_bits(const TensorView& view_now) {
   expect({{"view", view(view_now)}, {"tensor", store(view_now)}, {"match", "bits"}});
@@ -84,9 +80,7 @@ void Recorder::expect_error(ErrorKind kind, std::vector<std::string> mentions) {
   last_call()["error"] = {{"kind", name_of(kind)}, {"mentions", std::move(mentions)}};
 }
 
-void Recorder::finally(json expectation) {
-  document_["finally"].push_back(std::move(expectation));
-}
+void Recorder::finally(json expectation) { document_["finally"].push_back(std::move(expectation)); }
 
 void Recorder::add_tensor(const std::string& name, DType dtype, std::vector<std::int64_t> shape, std::vector<std::byte> bytes) {
   contents_.push_back(std::move(bytes));
@@ -121,8 +115,6 @@ std::vector<std::byte> Recorder::bytes() const {
   return file;
 }
 
-void Recorder::write(const std::string& path) const {
-  write_file(path, bytes());
-}
+void Recorder::write(const std::string& path) const { write_file(path, bytes()); }
 
 }  // namespace recoverssm::trace

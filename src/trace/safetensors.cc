@@ -37,9 +37,7 @@ class Descriptor {
   int fd_;
 };
 
-std::string system_reason() {
-  return std::strerror(errno);
-}
+std::string system_reason() { return std::strerror(errno); }
 
 struct Range {
   std::uint64_t begin, end;

@@ -13,17 +13,13 @@ namespace {
 // Bytes of states that gated_delta_rule_snapshots moves for a window of `tokens`: it reads the start state once and writes the state
 // after every token. (Its conv line moves what this library's conv line moves; its commit moves nothing, since the next window just
 // starts from another column.)
-std::int64_t snapshot_bytes(std::int64_t tokens, std::int64_t state_bytes) {
-  return (1 + tokens) * state_bytes;
-}
+std::int64_t snapshot_bytes(std::int64_t tokens, std::int64_t state_bytes) { return (1 + tokens) * state_bytes; }
 
 std::int64_t state_bytes(const TensorView& state) {
   return state.shape[1] * state.shape[2] * state.shape[3] * size_of(state.dtype);
 }
 
-std::int64_t states_and_records(const Counters& c) {
-  return c.state_read + c.state_written + c.record_read + c.record_written;
-}
+std::int64_t states_and_records(const Counters& c) { return c.state_read + c.state_written + c.record_read + c.record_written; }
 
 }  // namespace
 

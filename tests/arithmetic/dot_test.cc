@@ -17,9 +17,7 @@ using arithmetic::dot;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-std::uint32_t bits(float x) {
-  return std::bit_cast<std::uint32_t>(x);
-}
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
 struct Vectors {
   std::vector<float> x, y;

@@ -17,12 +17,8 @@ using arithmetic::log_f32;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-std::uint32_t bits(float x) {
-  return std::bit_cast<std::uint32_t>(x);
-}
-float from_bits(std::uint32_t x) {
-  return std::bit_cast<float>(x);
-}
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
 
 TEST(Exp, SpecialValues) {
   EXPECT_EQ(bits(exp_f32(0.0f)), bits(1.0f));

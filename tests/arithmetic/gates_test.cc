@@ -14,9 +14,7 @@ using namespace recoverssm::arithmetic;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-std::uint32_t bits(float x) {
-  return std::bit_cast<std::uint32_t>(x);
-}
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
 // |got - exact| in units of the last place of exact.
 double ulps(float got, double exact) {

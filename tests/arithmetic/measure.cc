@@ -33,9 +33,7 @@ void merge(Accuracy& total, const Accuracy& part) {
   merge_counts(total, part);
 }
 
-void merge(Mismatches& total, const Mismatches& part) {
-  merge_counts(total, part);
-}
+void merge(Mismatches& total, const Mismatches& part) { merge_counts(total, part); }
 
 // Calls visit(result, x, n) for blocks of floats in rising order of their bit patterns, in two threads with a Result each, and
 // merges.
@@ -80,9 +78,7 @@ void measure(Accuracy& accuracy, float x, float result, double exact) {
   merge(std::fabs(exact) < 0x1p-126 ? accuracy.subnormal : accuracy.normal, here);
 }
 
-bool is_bits(float x, float y) {
-  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
-}
+bool is_bits(float x, float y) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y); }
 
 void check_exp(Accuracy& accuracy, float x, float result) {
   if (std::isnan(x)) return count(accuracy, std::isnan(result), x);
@@ -175,13 +171,9 @@ std::string describe_sample(std::uint32_t step) {
          std::to_string((std::uint64_t{1} << 32) / step + 1) + " floats)";
 }
 
-Accuracy measure_exp(const FloatLoop& loop, std::uint32_t step) {
-  return measure_loop(loop, step, check_exp);
-}
+Accuracy measure_exp(const FloatLoop& loop, std::uint32_t step) { return measure_loop(loop, step, check_exp); }
 
-Accuracy measure_log(const FloatLoop& loop, std::uint32_t step) {
-  return measure_loop(loop, step, check_log);
-}
+Accuracy measure_log(const FloatLoop& loop, std::uint32_t step) { return measure_loop(loop, step, check_log); }
 
 double value_of(const NarrowFormat& format, std::uint16_t pattern) {
   const int mantissa = pattern & ((1 << format.mantissa_bits) - 1);

@@ -15,9 +15,7 @@ using namespace recoverssm::arithmetic;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::uint32_t bits(float x) {
-  return std::bit_cast<std::uint32_t>(x);
-}
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
 void expect_exact_widening(const NarrowFormat& format, float (*widen)(std::uint16_t)) {
   for (std::uint32_t pattern = 0; pattern < 0x10000u; ++pattern) {
@@ -98,13 +96,9 @@ void expect_none_wrong(const NarrowFormat& format, const char* what, const Misma
   EXPECT_EQ(found.wrong, 0u) << format.name << ": first at " << std::hexfloat << found.first_wrong;
 }
 
-TEST(Bf16, EveryTieAndItsNeighbours) {
-  expect_none_wrong(kBf16, "ties", check_ties(fastest_blocks().bf16, kBf16));
-}
+TEST(Bf16, EveryTieAndItsNeighbours) { expect_none_wrong(kBf16, "ties", check_ties(fastest_blocks().bf16, kBf16)); }
 
-TEST(F16, EveryTieAndItsNeighbours) {
-  expect_none_wrong(kF16, "ties", check_ties(fastest_blocks().f16, kF16));
-}
+TEST(F16, EveryTieAndItsNeighbours) { expect_none_wrong(kF16, "ties", check_ties(fastest_blocks().f16, kF16)); }
 
 TEST(Bf16, NearestOverAllFloats) {
   const std::uint32_t step = step_from_environment();

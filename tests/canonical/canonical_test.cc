@@ -217,9 +217,7 @@ TEST_P(Canonical, VerifyBits) {
   property(12, [](Pick& pick) { check_verify(pick, GetParam()); });
 }
 
-TEST_P(Canonical, PaddingTakesNoPart) {
-  check_padding(GetParam());
-}
+TEST_P(Canonical, PaddingTakesNoPart) { check_padding(GetParam()); }
 
 TEST_P(Canonical, RuleBits) {
   property(8, [](Pick& pick) { check_rule(pick, GetParam()); });

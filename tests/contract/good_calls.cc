@@ -13,15 +13,9 @@ constexpr int C = 2 * H * K + HV * V;
 constexpr DType T = DType::bf16;
 }  // namespace
 
-TensorView Calls::tensor(DType dtype, const support::Shape& shape) {
-  return tensors_.emplace_back(support::dense(dtype, shape));
-}
-TensorView Calls::ints(const std::vector<int>& values) {
-  return tensors_.emplace_back(support::dense_i32(values));
-}
-TensorView Calls::flags(const std::vector<int>& values) {
-  return tensors_.emplace_back(support::dense_bool(values));
-}
+TensorView Calls::tensor(DType dtype, const support::Shape& shape) { return tensors_.emplace_back(support::dense(dtype, shape)); }
+TensorView Calls::ints(const std::vector<int>& values) { return tensors_.emplace_back(support::dense_i32(values)); }
+TensorView Calls::flags(const std::vector<int>& values) { return tensors_.emplace_back(support::dense_bool(values)); }
 
 TensorView Calls::table(const std::vector<std::vector<int>>& rows) {
   std::vector<int> values;

@@ -156,9 +156,7 @@ inline std::vector<std::uint64_t> entries(const Conv& conv, int i, int c) {
   return bits;
 }
 
-inline double value_of(DType dtype, std::uint64_t bits) {
-  return support::decode(dtype, &bits);
-}
+inline double value_of(DType dtype, std::uint64_t bits) { return support::decode(dtype, &bits); }
 
 // What the call must leave in out and line where no activation is applied: exact bits, everywhere. Reads `conv` before its run.
 struct Expected {

@@ -306,17 +306,9 @@ void equals_the_chain(Step what, int runs) {
   });
 }
 
-TEST(Attention, PlainPart) {
-  equals_the_chain(Step::plain, 120);
-}
-TEST(Attention, SnapshotsAndMixedSteps) {
-  equals_the_chain(Step::snapshots, 120);
-}
-TEST(Attention, VerifyAndMixedSteps) {
-  equals_the_chain(Step::verify, 120);
-}
-TEST(Attention, LazySessionsAndMixedSteps) {
-  equals_the_chain(Step::lazy, 120);
-}
+TEST(Attention, PlainPart) { equals_the_chain(Step::plain, 120); }
+TEST(Attention, SnapshotsAndMixedSteps) { equals_the_chain(Step::snapshots, 120); }
+TEST(Attention, VerifyAndMixedSteps) { equals_the_chain(Step::verify, 120); }
+TEST(Attention, LazySessionsAndMixedSteps) { equals_the_chain(Step::lazy, 120); }
 
 }  // namespace

@@ -123,15 +123,9 @@ void rule_rows_stand_alone(Op op) {
   });
 }
 
-TEST(Batch, PlainRowsStandAlone) {
-  rule_rows_stand_alone(Op::plain);
-}
-TEST(Batch, VerifyRowsStandAlone) {
-  rule_rows_stand_alone(Op::verify);
-}
-TEST(Batch, LazyVerifyRowsStandAlone) {
-  rule_rows_stand_alone(Op::lazy);
-}
+TEST(Batch, PlainRowsStandAlone) { rule_rows_stand_alone(Op::plain); }
+TEST(Batch, VerifyRowsStandAlone) { rule_rows_stand_alone(Op::verify); }
+TEST(Batch, LazyVerifyRowsStandAlone) { rule_rows_stand_alone(Op::lazy); }
 
 TEST(Batch, ConvolutionRowsStandAlone) {
   property(120, [](Pick& pick) {

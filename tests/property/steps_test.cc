@@ -74,9 +74,7 @@ void plain(Pick& pick, const Windows& w, Result& r, int first, int length) {
       random_how(pick));
 }
 
-Result fresh(Pick& pick, const Windows& w) {
-  return {another_pool(pick, w.pool), random_out(pick, w.shape, w.rows.global_rows)};
-}
+Result fresh(Pick& pick, const Windows& w) { return {another_pool(pick, w.pool), random_out(pick, w.shape, w.rows.global_rows)}; }
 
 void commit_first(Pick& pick, const Windows& w, const RulePool& pool, int c) {
   PlanArrays plan;

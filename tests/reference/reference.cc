@@ -19,9 +19,7 @@ double inner(const Vector& x, const Vector& y) {
   return sum;
 }
 
-Vector normalised(const Vector& x) {
-  return scaled(x, 1.0 / std::sqrt(inner(x, x) + 1e-6));
-}
+Vector normalised(const Vector& x) { return scaled(x, 1.0 / std::sqrt(inner(x, x) + 1e-6)); }
 
 double softplus(double x, double beta, double threshold) {
   return beta * x > threshold ? x : std::log1p(std::exp(beta * x)) / beta;
@@ -52,9 +50,7 @@ Vector product(const Matrix& a, const Vector& x) {
   return y;
 }
 
-double silu_of(double x) {
-  return x * sigmoid(x);
-}
+double silu_of(double x) { return x * sigmoid(x); }
 
 Line concatenated(const Line& a, const Line& b) {
   Line all = a;
@@ -64,9 +60,7 @@ Line concatenated(const Line& a, const Line& b) {
 
 }  // namespace
 
-double sigmoid(double x) {
-  return x >= 0 ? 1.0 / (1.0 + std::exp(-x)) : std::exp(x) / (1.0 + std::exp(x));
-}
+double sigmoid(double x) { return x >= 0 ? 1.0 / (1.0 + std::exp(-x)) : std::exp(x) / (1.0 + std::exp(x)); }
 
 Vector decays(const Head& head, const Vector& gate) {
   Vector d(gate.size());
@@ -192,9 +186,7 @@ Line line_after_plain(const Line& line, const Line& history, const Line& inputs)
   return after;
 }
 
-Line committed_history(const Line& line, int history, Kind kind, int kept) {
-  return history_of(line, history, kind, kept);
-}
+Line committed_history(const Line& line, int history, Kind kind, int kept) { return history_of(line, history, kind, kept); }
 
 Plan plan(const PlanRow& row) {
   Plan dead;

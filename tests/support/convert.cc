@@ -123,9 +123,7 @@ void encode(DType dtype, double value, void* element) {
   set_raw_bits(dtype, pack(f, 16, rounded(f, value)), element);
 }
 
-double round_to(DType dtype, double value) {
-  return rounded(format_of(dtype), value);
-}
+double round_to(DType dtype, double value) { return rounded(format_of(dtype), value); }
 
 double ulp(DType dtype, double value) {
   const Format f = format_of(dtype);

@@ -48,9 +48,7 @@ TensorView view_of(std::byte* data, DType dtype, const Shape& shape, const Shape
   return view;
 }
 
-std::int64_t round_up(std::int64_t n, std::int64_t to) {
-  return (n + to - 1) / to * to;
-}
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 

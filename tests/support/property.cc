@@ -42,9 +42,7 @@ int Pick::choice(int n) {
   return static_cast<int>(data_() % static_cast<std::uint64_t>(n));
 }
 
-bool Pick::chance(int percent) {
-  return choice(100) >= 100 - percent;
-}
+bool Pick::chance(int percent) { return choice(100) >= 100 - percent; }
 
 std::vector<int> Pick::permutation(int n) {
   std::vector<int> order(static_cast<std::size_t>(n));
@@ -61,9 +59,7 @@ std::vector<int> Pick::distinct(int count, int low, int high) {
   return numbers;
 }
 
-double Pick::uniform(double low, double high) {
-  return low + (high - low) * static_cast<double>(data_() >> 11) * 0x1p-53;
-}
+double Pick::uniform(double low, double high) { return low + (high - low) * static_cast<double>(data_() >> 11) * 0x1p-53; }
 
 double Pick::normal() {  // the sum of twelve uniform numbers: the same on every C++ library
   double sum = -6.0;

@@ -19,9 +19,7 @@ std::string shown(const Index& index, int dims) {
   return text.str();
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
 }  // namespace
 
@@ -64,12 +62,8 @@ TensorView slice(const TensorView& view, int dim, std::int64_t begin, std::int64
   return part;
 }
 
-double Tensor::get_at(const Index& index) const {
-  return decode(view.dtype, element(view, index));
-}
-void Tensor::set_at(double value, const Index& index) const {
-  encode(view.dtype, value, element(view, index));
-}
+double Tensor::get_at(const Index& index) const { return decode(view.dtype, element(view, index)); }
+void Tensor::set_at(double value, const Index& index) const { encode(view.dtype, value, element(view, index)); }
 void Tensor::fill(double value) const {
   for_each(view, [&](const Index& index) { set_at(value, index); });
 }

@@ -41,9 +41,7 @@ void for_each(const TensorView& view, const std::function<void(const Index&)>& f
 
 // The part of a view with begin <= index[dim] < end. Slices of slices name any box of elements.
 TensorView slice(const TensorView& view, int dim, std::int64_t begin, std::int64_t end);
-inline TensorView slice(const TensorView& view, int dim, std::int64_t at) {
-  return slice(view, dim, at, at + 1);
-}
+inline TensorView slice(const TensorView& view, int dim, std::int64_t at) { return slice(view, dim, at, at + 1); }
 
 // A view and the memory it lies in. A default one is absent. Copies share the memory.
 struct Tensor {

@@ -16,9 +16,7 @@ BoundCall bind_first(const Example& e) {
   return bind(trace.document.calls[0], [](std::int32_t) { return kBase; });
 }
 
-json& arguments(Example& e) {
-  return call(e)["args"];
-}
+json& arguments(Example& e) { return call(e)["args"]; }
 
 TEST(Binding, ViewsKeepOffsetShapeAndStrides) {
   Example e = plan_example();
@@ -181,9 +179,7 @@ TEST(Binding, ANullListIsTheOperationsError) {
   EXPECT_EQ(bind_first(e).refusal.message, "commit: layers: null, expected a list");
 }
 
-TEST(Binding, EveryOperationHasAName) {
-  EXPECT_EQ(operation_names().size(), 14U);
-}
+TEST(Binding, EveryOperationHasAName) { EXPECT_EQ(operation_names().size(), 14U); }
 
 }  // namespace
 }  // namespace recoverssm::trace::test

@@ -58,9 +58,7 @@ TEST(CheckTolerance, WhatIsNotFinite) {
   EXPECT_EQ(close({kInf, kNaN}, {kInf, kNaN}, 0, 0).max_error, 0);
 }
 
-TEST(CheckTolerance, ZeroesOfBothSignsAreEqual) {
-  EXPECT_TRUE(close({0.0F}, {-0.0F}, 0, 0).holds);
-}
+TEST(CheckTolerance, ZeroesOfBothSignsAreEqual) { EXPECT_TRUE(close({0.0F}, {-0.0F}, 0, 0).holds); }
 
 TEST(CheckBits, SignOfZeroAndNaNPayloadCount) {
   const auto same = [](std::uint32_t got, std::uint32_t want) {

@@ -24,12 +24,8 @@ void expect_reasons(const std::vector<Damage>& cases) {
   }
 }
 
-json& arguments(Example& e) {
-  return call(e)["args"];
-}
-json& expectation(Example& e, std::size_t i = 0) {
-  return call(e)["expect"][i];
-}
+json& arguments(Example& e) { return call(e)["args"]; }
+json& expectation(Example& e, std::size_t i = 0) { return call(e)["expect"][i]; }
 
 TEST(Document, TheExampleIsATrace) {
   const Trace trace = parse(plan_example());

@@ -88,9 +88,7 @@ inline Example plan_example() {
   return e;
 }
 
-inline json& call(Example& e, std::size_t i = 0) {
-  return e.document["calls"][i];
-}
+inline json& call(Example& e, std::size_t i = 0) { return e.document["calls"][i]; }
 
 inline SafetensorsFile parse_bytes(const std::vector<std::byte>& bytes) {
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
@@ -98,13 +96,9 @@ inline SafetensorsFile parse_bytes(const std::vector<std::byte>& bytes) {
   return SafetensorsFile::parse(std::move(copy), bytes.size());
 }
 
-inline Trace parse(const Example& e) {
-  return parse_trace(parse_bytes(e.bytes()));
-}
+inline Trace parse(const Example& e) { return parse_trace(parse_bytes(e.bytes())); }
 
-inline ReplayResult replay(const Example& e, ReplayOptions options = {}) {
-  return Replayer(std::move(options)).replay(parse(e));
-}
+inline ReplayResult replay(const Example& e, ReplayOptions options = {}) { return Replayer(std::move(options)).replay(parse(e)); }
 
 // Why it is no trace; empty if it is one.
 inline std::string reason(const std::vector<std::byte>& bytes) {

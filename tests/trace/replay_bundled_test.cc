@@ -53,9 +53,12 @@ TEST_P(Bundled, Holds) {
   EXPECT_LT(skipped, paths.size() / 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Traces, Bundled, testing::Combine(testing::Values(Target::portable, Target::avx2, Target::avx512), testing::Values(1, 2, 4)),
-    [](const auto& instance) { return fmt::format("{}_{}_threads", name_of(std::get<0>(instance.param)), std::get<1>(instance.param)); });
+INSTANTIATE_TEST_SUITE_P(Traces, Bundled,
+                         testing::Combine(testing::Values(Target::portable, Target::avx2, Target::avx512),
+                                          testing::Values(1, 2, 4)),
+                         [](const auto& instance) {
+                           return fmt::format("{}_{}_threads", name_of(std::get<0>(instance.param)), std::get<1>(instance.param));
+                         });
 
 }  // namespace
 }  // namespace recoverssm::trace

@@ -11,9 +11,7 @@
 namespace recoverssm::trace::test {
 namespace {
 
-json& expectation(Example& e, std::size_t i) {
-  return call(e)["expect"][i];
-}
+json& expectation(Example& e, std::size_t i) { return call(e)["expect"][i]; }
 
 // The one failure of a trace that must have exactly one.
 Failure only_failure(const ReplayResult& result) {
@@ -22,9 +20,7 @@ Failure only_failure(const ReplayResult& result) {
   return result.failed.empty() ? Failure{} : result.failed[0];
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Replay, TheExampleHolds) {
   const ReplayResult result = replay(plan_example());
