@@ -256,6 +256,14 @@ class Parser {
     return list;
   }
 
+  // What is compared element by element costs time: no more of it than the buffer has (stride 0 could ask for 2^34 elements of one).
+  View expected_view(const json& value, const std::string& place) const {
+    View v = view(value, place);
+    const std::int64_t held = buffers_[static_cast<std::size_t>(v.buffer)].elements;
+    if (v.elements > held) throw Malformed(fmt::format("{}: {} elements of a buffer of {}", place, v.elements, held));
+    return v;
+  }
+
   Expectation expectation(const json& value, const std::string& place, int now) const {
     using Kind = Expectation::Kind;
     Expectation e;
@@ -266,7 +274,7 @@ class Parser {
       return e;
     }
     check_names(value, place, {"view"}, {"tensor", "match", "same_as", "unchanged_since", "fill", "finite"});
-    e.view = view(value["view"], place + ".view");
+    e.view = expected_view(value["view"], place + ".view");
     if (value.contains("tensor")) {
       check_names(value, place, {"view", "tensor", "match"});
       e.tensor = &tensor(value["tensor"], place + ".tensor");
@@ -279,7 +287,7 @@ class Parser {
     } else if (value.contains("same_as")) {
       check_names(value, place, {"view", "same_as"});
       e.kind = Kind::same_as;
-      e.other = view(value["same_as"], place + ".same_as");
+      e.other = expected_view(value["same_as"], place + ".same_as");
       if (e.other.dtype != e.view.dtype || e.other.shape != e.view.shape) {
         throw Malformed(fmt::format("{}: same_as is {} [{}], its view {} [{}]", place, safetensors_name(e.other.dtype),
                                     fmt::join(e.other.shape, ", "), safetensors_name(e.view.dtype), fmt::join(e.view.shape, ", ")));

@@ -10,37 +10,66 @@ namespace recoverssm::trace {
 
 using nlohmann::json;
 
-json parse_json(std::string_view text, std::string_view what) {
-  std::vector<std::unordered_set<std::string>> names;  // of the objects that are open
-  int depth = 0;
-  std::int64_t values = 0;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (++values > kMaxJsonValues) throw Malformed(fmt::format("{}: more than {} values", what, kMaxJsonValues));
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        if (++depth > kMaxJsonDepth) throw Malformed(fmt::format("{}: nested more than {} deep", what, kMaxJsonDepth));
-        if (event == json::parse_event_t::object_start) names.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        names.pop_back();
-        --depth;
-        break;
-      case json::parse_event_t::array_end:
-        --depth;
-        break;
-      case json::parse_event_t::key: {
-        const auto& name = parsed.get_ref<const std::string&>();
-        if (!names.back().insert(name).second) throw Malformed(fmt::format("{}: \"{}\" twice in one object", what, name));
-        break;
-      }
-      case json::parse_event_t::value:
-        break;
-    }
+namespace {
+
+// A first pass that builds nothing: depth, number of values, names used twice. (A parser callback could check the same while building, but
+// nlohmann then scans an object again for each of its members.)
+class Watch : public nlohmann::json_sax<json> {
+ public:
+  explicit Watch(std::string_view what) : what_(what) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool binary(binary_t&) override { return value(); }
+  bool start_object(std::size_t) override {
+    names_.emplace_back();
+    return open();
+  }
+  bool end_object() override {
+    names_.pop_back();
+    --depth_;
     return true;
-  };
+  }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (!names_.back().insert(name).second) throw Malformed(fmt::format("{}: \"{}\" twice in one object", what_, name));
+    return value();
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    throw Malformed(fmt::format("{}: {}", what_, error.what()));
+  }
+
+ private:
+  bool open() {
+    if (++depth_ > kMaxJsonDepth) throw Malformed(fmt::format("{}: nested more than {} deep", what_, kMaxJsonDepth));
+    return value();
+  }
+  bool value() {
+    if (++values_ > kMaxJsonValues) throw Malformed(fmt::format("{}: more than {} values", what_, kMaxJsonValues));
+    return true;
+  }
+
+  std::string_view what_;
+  std::vector<std::unordered_set<std::string>> names_;  // of the objects that are open
+  int depth_ = 0;
+  std::int64_t values_ = 0;
+};
+
+}  // namespace
+
+json parse_json(std::string_view text, std::string_view what) {
+  Watch watch(what);
+  json::sax_parse(text.begin(), text.end(), &watch);
   try {
-    return json::parse(text.begin(), text.end(), watch);
+    return json::parse(text.begin(), text.end());
   } catch (const json::exception& error) {
     throw Malformed(fmt::format("{}: {}", what, error.what()));
   }

@@ -323,10 +323,10 @@ ReplayResult Replayer::replay_file(const std::string& path) {
   ReplayResult result;
   try {
     result = replay(read_trace(path));
-  } catch (const Malformed& error) {
-    result.error = error.what();
   } catch (const std::bad_alloc&) {
     result.error = "not enough memory";
+  } catch (const std::exception& error) {  // Malformed, or anything else that one file must not take the others down with
+    result.error = error.what();
   }
   result.file = path;
   result.seconds = seconds_since(start);
@@ -342,12 +342,12 @@ ReplayResult Replayer::replay(const Trace& trace) {
   if (!result.skipped) {
     try {
       Session(trace.document, options_, context_, result).run();
-    } catch (const Malformed& error) {
-      result = {};
-      result.error = error.what();
     } catch (const std::bad_alloc&) {
       result = {};
       result.error = "not enough memory";
+    } catch (const std::exception& error) {
+      result = {};
+      result.error = error.what();
     }
   }
   result.seconds = seconds_since(start);

@@ -74,6 +74,11 @@ void TrafficMeter::add_verify(const GatedDeltaRuleVerifyParams& params, const Co
 // Adds one layer to what a request owns.
 void TrafficMeter::measure_request(const GatedDeltaRuleVerifyParams& params) {
   ++traffic_.layers;
+  // Shapes no request has (a broadcast of billions of channels, say) have no size.
+  for (const std::int64_t size : {params.inputs.q.shape[1], params.state.shape[1], params.state.shape[2], params.state.shape[3],
+                                  conv_ ? conv_->x.shape[1] : 0}) {
+    if (size > INT32_MAX) return;
+  }
   Geometry geometry;
   geometry.H = static_cast<std::int32_t>(params.inputs.q.shape[1]);
   geometry.HV = static_cast<std::int32_t>(params.state.shape[1]);
