@@ -57,10 +57,13 @@ struct TensorView {
 
   bool present() const { return dims >= 0; }
   bool empty() const { return elements() == 0; }
+  // Also defined for views that every operation refuses: too many dimensions, or a product past 64 bits, which stays at the largest.
   std::int64_t elements() const {
     if (dims < 0) return 0;
     std::int64_t n = 1;
-    for (int d = 0; d < dims; ++d) n *= shape[static_cast<std::size_t>(d)];
+    for (int d = 0; d < dims && d < kMaxDims; ++d) {
+      if (__builtin_mul_overflow(n, shape[static_cast<std::size_t>(d)], &n)) return INT64_MAX;
+    }
     return n;
   }
 };

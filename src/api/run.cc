@@ -11,56 +11,96 @@
 namespace recoverssm {
 namespace {
 
+// Whether a call has anything to launch for. Zero tokens or zero rows need no workspace either.
+bool has_work(const SplitProjectionsParams&) { return true; }
+bool has_work(const CommitPlanGroupsParams&) { return true; }
+bool has_work(const CommitParams&) { return true; }
+bool has_work(const MaterializeParams& p) { return p.blocks.shape[0] > 0; }
+bool has_work(const AlignMoveParams& p) { return p.from.shape[0] > 0; }
+bool has_work(const AlignAdvanceParams& p) { return p.state_indices.shape[0] > 0; }
+bool has_work(const CommitPlanParams& p) { return p.state_indices.shape[0] > 0; }
+bool has_work(const GdnAttentionParams& p) {
+  return (p.plain && p.plain->rows.state_indices.shape[0] > 0) || (p.windows && p.windows->rows.state_indices.shape[0] > 0);
+}
 template <class Params>
-std::size_t workspace_size_of(const Params& params, const Launch& launch) {
-  return std::max(contents_workspace_size(params), cpu::scratch_size(params, cpu::workers_of(launch)));
+bool has_work(const Params& p) {
+  return p.rows.state_indices.shape[0] > 0;
 }
 
-Status check_workspace(const char* op, const Launch& launch, std::size_t needed) {
+// Of params that validate accepts.
+template <class Params>
+std::size_t workspace_size_of(const Params& params, const Launch& launch) {
+  if (!has_work(params)) return 0;
+  return std::max(contents_workspace_size(params), cpu::scratch_size(params, std::max(cpu::workers_of(launch), 1)));
+}
+
+Status invalid(const char* op, const char* argument, const std::string& got, const std::string& expected) {
+  return {ErrorKind::invalid_argument, std::string(op) + ": " + argument + ": " + got + ", expected " + expected};
+}
+
+Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
   if (launch.parallel.run != nullptr && launch.parallel.workers < 1) {
-    return {ErrorKind::invalid_argument,
-            std::string(op) + ": parallel: workers " + std::to_string(launch.parallel.workers) + ", expected at least 1"};
+    return invalid(op, "parallel", "workers " + std::to_string(launch.parallel.workers), "at least 1");
   }
+  if (needed == 0) return {};
+  if (launch.workspace.data == nullptr) return invalid(op, "workspace", "null", std::to_string(needed) + " bytes");
   if (launch.workspace.bytes < needed) {
-    return {ErrorKind::invalid_argument, std::string(op) + ": workspace: " + std::to_string(launch.workspace.bytes) +
-                                             " bytes, expected at least " + std::to_string(needed)};
+    return invalid(op, "workspace", std::to_string(launch.workspace.bytes) + " bytes", "at least " + std::to_string(needed));
   }
-  if (needed > 0 && reinterpret_cast<std::uintptr_t>(launch.workspace.data) % kWorkspaceAlignment != 0) {
-    return {ErrorKind::invalid_argument,
-            std::string(op) + ": workspace: not aligned to " + std::to_string(kWorkspaceAlignment) + " bytes"};
+  const auto past = reinterpret_cast<std::uintptr_t>(launch.workspace.data) % kWorkspaceAlignment;
+  if (past != 0) {
+    return invalid(op, "workspace",
+                   "an address " + std::to_string(past) + " past a multiple of " + std::to_string(kWorkspaceAlignment),
+                   "one aligned to " + std::to_string(kWorkspaceAlignment) + " bytes");
   }
   return {};
 }
 
+// Of params that validate accepts.
 template <class Params>
-Status run_on_cpu(const char* op, const Params& params, const Launch& launch) {
-  // Also for what is computed between the parallel parts, whatever mode the caller runs in.
-  const cpu::ScopedFpMode mode;
-  if (Status status = validate(params); !status.ok()) return status;
+Status run_valid(const char* op, const Params& params, const Launch& launch) {
   if (const Support support = query_support(params); !support.supported) return {ErrorKind::unsupported, support.reason};
   Target target = Target::best;
-  if (Status status = resolve_target(launch.target, target); !status.ok()) return status;
-  if (Status status = check_workspace(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
+  if (Status status = resolve_target(launch.target, target); !status.ok()) {
+    return {status.kind, std::string(op) + ": " + status.message};
+  }
+  if (Status status = check_launch(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
+  if (!has_work(params)) return {};
   if (Status status = validate_contents(params, launch.workspace); !status.ok()) return status;
   cpu::execute(params, {cpu::kernels_of(target), launch.parallel, static_cast<std::byte*>(launch.workspace.data), launch.counters});
   return {};
 }
 
+// The mode is also for what is computed between the parallel parts (a default scale), whatever mode the caller runs in.
+
 template <class Params>
-void run_or_throw(const Params& params, Context& context) {
-  const std::size_t bytes = workspace_size(params, context.launch());
-  if (Status status = run(params, context.launch(bytes)); !status.ok()) throw Error(std::move(status));
+std::size_t workspace_size_checked(const Params& params, const Launch& launch) {
+  const cpu::ScopedFpMode mode;
+  return validate(params).ok() ? workspace_size_of(params, launch) : 0;
+}
+
+template <class Params>
+Status run_on_cpu(const char* op, const Params& params, const Launch& launch) {
+  const cpu::ScopedFpMode mode;
+  if (Status status = validate(params); !status.ok()) return status;
+  return run_valid(op, params, launch);
+}
+
+template <class Params>
+void run_or_throw(const char* op, const Params& params, Context& context) {
+  const cpu::ScopedFpMode mode;
+  Status status = validate(params);
+  if (status.ok()) status = run_valid(op, params, context.launch(workspace_size_of(params, context.launch())));
+  if (!status.ok()) throw Error(std::move(status));
 }
 
 }  // namespace
 
 // clang-format off
-#define RECOVERSSM_OP(name, Params)                                                                           \
-  std::size_t workspace_size(const Params& params, const Launch& launch) {                                    \
-    return validate(params).ok() ? workspace_size_of(params, launch) : 0;                                     \
-  }                                                                                                            \
-  Status run(const Params& params, const Launch& launch) noexcept { return run_on_cpu(#name, params, launch); }        \
-  void name(const Params& params, Context& context) { run_or_throw(params, context); }
+#define RECOVERSSM_OP(name, Params)                                                                                             \
+  std::size_t workspace_size(const Params& params, const Launch& launch) { return workspace_size_checked(params, launch); }     \
+  Status run(const Params& params, const Launch& launch) noexcept { return run_on_cpu(#name, params, launch); }                 \
+  void name(const Params& params, Context& context) { run_or_throw(#name, params, context); }
 // clang-format on
 
 RECOVERSSM_OP(split_projections, SplitProjectionsParams)

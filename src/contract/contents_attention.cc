@@ -30,7 +30,7 @@ RowsContents window_rows(const GdnAttentionParams& p) {
 void check_plain_contents(Check& check, const GdnAttentionParams& p, ContentsMemory& memory) {
   const RowsContents rows = plain_rows(p);
   const TensorView& pending = plain_pending(p);
-  const std::int64_t capacity = pending.present() ? record_capacity(plain_records(p), Gate::gdn) : 0;
+  const std::int64_t capacity = pending.present() ? record_capacity(Gate::gdn, plain_records(p)) : 0;
   const std::int64_t history = p.weight.shape[1] - 1, columns = p.line.shape[1];
   const Name counts = rows.part.dot("num_accepted");
   const Name pending_name = Name(plain_borrows(p) ? "windows" : "plain").dot("pending");

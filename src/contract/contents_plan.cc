@@ -71,7 +71,12 @@ Status plan_contents(const char* op, const PlanInputs& in, std::int64_t groups, 
     bool row_read = false, first_commits = false;
     for (std::int64_t g = 0; check.ok() && g < groups; ++g) {
       const auto& [name, indices] = group_of(g);
-      bool live = !is_null(index_at(indices.state_indices, i), in.null_block_id);
+      const std::int32_t source = index_at(indices.state_indices, i);
+      bool live = !is_null(source, in.null_block_id);
+      if (live && source < 0) {  // the pools and their number of blocks are not a plan's matter
+        check.out_of_range(name.dot("state_indices"), text("row ", i, " has block ", source), "a block, or null");
+        break;
+      }
       if (live && !row_read) row_read = live = read_row(check, in, i, length, row);
       live = live && commits(check, in, name, indices.block_table, row);
       if (g == 0) first_commits = live;

@@ -61,7 +61,7 @@ Status validate_contents(const GatedDeltaRuleParams& p, Workspace workspace) {
   ContentsMemory memory(workspace);
   const RowsContents rows = rule_rows(p.inputs, p.out, p.rows, 0);
   const bool lazy = p.pending.present();
-  const std::int64_t capacity = lazy ? record_capacity(p.records, p.inputs.gate) : 0;
+  const std::int64_t capacity = lazy ? record_capacity(p.inputs.gate, p.records) : 0;
   check_offsets(check, rows);
   check_tokens(check, rows, memory);
   check_live_rows(check, rows, p.state.shape[0], memory, [&](std::int64_t i, std::int32_t block) {

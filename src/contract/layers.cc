@@ -2,6 +2,7 @@
 
 #include "contract/conv_inputs.h"
 #include "contract/rule_inputs.h"
+#include "contract/rules.h"
 
 namespace recoverssm {
 namespace {
@@ -28,7 +29,7 @@ void check_layer_line(Check& check, const Name& name, const Layer& layer, const 
   if (!check.ok()) return;
   const std::int64_t history = layer.conv_taps - 1;
   std::int64_t capacity = use.capacity;
-  if (capacity == 0 && use.records && layer.state.present()) capacity = record_capacity(layer.records, layer.gate);
+  if (capacity == 0 && use.records && layer.state.present()) capacity = record_capacity(layer.gate, layer.records);
   const Dim columns = capacity > 0 ? window_columns(layer.line_kind, history, capacity) : history_columns(history);
   const Dim blocks = layer.state.present() ? Dim{"blocks", layer.state.shape[0]} : any("blocks");
   check_line(check, name.dot("line"), layer.line, kFloats, blocks, columns, any("C"));
@@ -83,7 +84,7 @@ Operand layer_operand(std::span<const Layer> layers, const LayersUse& use, std::
 std::int64_t layer_blocks(const Layer& layer) { return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0]; }
 
 std::int64_t layer_capacity(const Layer& layer) {
-  if (layer.state.present()) return record_capacity(layer.records, layer.gate);
+  if (layer.state.present()) return record_capacity(layer.gate, layer.records);
   if (layer.line.present() && layer.line_kind == LineKind::anchored) return layer.line.shape[1] - (layer.conv_taps - 1);
   return INT32_MAX;  // materialize leaves a rolled line alone
 }

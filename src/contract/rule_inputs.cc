@@ -96,10 +96,6 @@ void check_records(Check& check, const Name& name, const Records& records, Gate 
   check.contiguous_last(name.dot("key_gate"), records.key_gate);
 }
 
-std::int64_t record_capacity(const Records& records, Gate gate) {
-  return gate == Gate::gdn ? records.packed.shape[2] : records.corrections.shape[2];
-}
-
 void check_pending(Check& check, const Name& name, const TensorView& pending, std::int64_t blocks) {
   check_indices(check, name, pending, {"blocks", blocks});
 }

@@ -45,9 +45,6 @@ struct RecordSizes {
 };
 void check_records(Check& check, const Name& name, const Records& records, Gate gate, DTypes activation, const RecordSizes& sizes);
 
-// S of records that passed.
-std::int64_t record_capacity(const Records& records, Gate gate);
-
 void check_pending(Check& check, const Name& name, const TensorView& pending, std::int64_t blocks);
 
 }  // namespace recoverssm

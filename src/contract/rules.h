@@ -47,6 +47,11 @@ RSSM_HOST_DEVICE constexpr std::int64_t committed_history_start(LineKind kind, s
 // Column of a snapshots row's start state.
 RSSM_HOST_DEVICE constexpr std::int64_t snapshot_start_column(std::int64_t num_accepted) { return max64(num_accepted - 1, 0); }
 
+// Records a block has room for: S.
+inline std::int64_t record_capacity(Gate gate, const Records& records) {
+  return gate == Gate::gdn ? records.packed.shape[2] : records.corrections.shape[2];
+}
+
 // Records that a lazy fold replays.
 RSSM_HOST_DEVICE constexpr std::int64_t lazy_fold_count(std::int64_t num_accepted, std::int64_t pending) {
   return min64(max64(num_accepted, 0), pending);

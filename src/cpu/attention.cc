@@ -1,6 +1,8 @@
 // gdn_attention on the CPU: the chain of the single operations over each part of a mixed step. Intermediates (mixed_qkv, b, a, and the
 // ids and counts the convolution sees) live in the workspace; the parts run one after the other and share it.
 
+#include "contract/attention_parts.h"
+#include "contract/check.h"
 #include "cpu/delta_head.h"
 #include "cpu/ops.h"
 
@@ -29,9 +31,9 @@ Intermediates carve_intermediates(Carver& carver, const GdnAttentionParams& p, c
   const std::int64_t size = size_of(p.qkvz.dtype);
   const std::int64_t N = rows.state_indices.shape[0];
   Intermediates m;
-  m.mixed_qkv = carver.take<std::byte>(tokens * channels_of(p) * size);
-  m.b = carver.take<std::byte>(tokens * p.num_v_heads * size);
-  m.a = carver.take<std::byte>(tokens * p.num_v_heads * size);
+  m.mixed_qkv = carver.take<std::byte>(times(tokens, channels_of(p) * size));
+  m.b = carver.take<std::byte>(times(tokens, p.num_v_heads * size));
+  m.a = carver.take<std::byte>(times(tokens, p.num_v_heads * size));
   m.ids = carver.take<std::int32_t>(N);
   m.counts = carver.take<std::int32_t>(N);
   return m;
@@ -159,7 +161,6 @@ struct PlainChain {
 
 PlainChain plain_chain(const GdnAttentionParams& p, const PartTensors& t, const TensorView& counts) {
   const AttentionPlainPart& part = *p.plain;
-  const bool borrowed = !part.pending.present() && !part.records.present() && p.windows.has_value();
   PlainChain chain;
   chain.conv = {.x = t.mixed_qkv,
                 .weight = p.weight,
@@ -173,8 +174,8 @@ PlainChain plain_chain(const GdnAttentionParams& p, const PartTensors& t, const 
                 .state = p.state,
                 .out = p.out,
                 .rows = rows_of(p, part.rows),
-                .pending = borrowed ? p.windows->pending : part.pending,
-                .records = borrowed ? p.windows->records : part.records};
+                .pending = plain_pending(p),
+                .records = plain_records(p)};
   // Without pending the counts concern the line only.
   if (!chain.rule.pending.present()) chain.rule.rows.num_accepted = {};
   return chain;

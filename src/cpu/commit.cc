@@ -48,15 +48,15 @@ void for_live_rows(const CommitGroup& group, std::int32_t null_block_id, F&& f) 
   }
 }
 
-// Only after every task of the layer has read the counts. Two rows may read one source, so the sources' own counts go last.
+// Only after every task of the layer has read the counts. In the lazy form no two live rows share a block.
 void clear_pending(const Layer& layer, const CommitGroup& group, std::int32_t null_block_id) {
   for_live_rows(group, null_block_id, [&](const Replay& planned) {
     const Replay replay = layer_replay(layer, planned);
     if (replay.len == 0) return;  // nothing waited: nothing changes
-    if (replay.final != replay.source) store_i32(layer.pending, 0, replay.final);
-    if (replay.boundary_len > 0 && replay.boundary != replay.source) store_i32(layer.pending, 0, replay.boundary);
+    if (replay.boundary_len > 0) store_i32(layer.pending, 0, replay.boundary);
+    store_i32(layer.pending, 0, replay.final);
+    store_i32(layer.pending, 0, replay.source);
   });
-  for_live_rows(group, null_block_id, [&](const Replay& planned) { store_i32(layer.pending, 0, planned.source); });
 }
 
 }  // namespace

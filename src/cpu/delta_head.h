@@ -39,11 +39,6 @@ inline HeadWork head_work_of(const Execution& e, const RuleShape& shape, Gate ga
   return carve_head_work(carver, shape, gate, fold_capacity);
 }
 
-// Records that can wait in a block: S.
-inline std::int64_t record_capacity(Gate gate, const Records& records) {
-  return gate == Gate::gdn ? records.packed.shape[2] : records.corrections.shape[2];
-}
-
 // Replays `count` waiting records into h and writes the result back, so that what follows starts from the state as stored.
 inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadScratch& scratch,
                       const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h) {

@@ -79,12 +79,18 @@ class Carver {
   template <class T>
   T* take(std::int64_t count) {
     std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    std::size_t bytes = 0, end = 0;
+    const bool too_large =
+        __builtin_mul_overflow(count, sizeof(T), &bytes) || __builtin_add_overflow(used_, bytes, &end) || end > kTooLarge;
+    // A size that no workspace has: the launch is refused, so nothing is ever taken behind it.
+    used_ = too_large ? kTooLarge : (end + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     return reinterpret_cast<T*>(at);
   }
   std::size_t used() const { return used_; }
 
  private:
+  static constexpr std::size_t kTooLarge = std::size_t{1} << 56;
+
   std::byte* base_;
   std::size_t used_ = 0;
 };

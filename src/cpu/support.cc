@@ -11,8 +11,8 @@ constexpr std::int64_t kMaxK = 256;
 
 Support key_size(const char* op, const char* argument, std::int64_t K) {
   if (K <= kMaxK) return {};
-  return {false, std::string(op) + ": " + argument + ": K is " + std::to_string(K) + ", the CPU backend supports up to " +
-                     std::to_string(kMaxK)};
+  return {false, std::string(op) + ": " + argument + ": K = " + std::to_string(K) + ", expected at most " + std::to_string(kMaxK) +
+                     " on the CPU"};
 }
 
 Support rule_support(const char* op, const RuleInputs& inputs) {
@@ -20,9 +20,10 @@ Support rule_support(const char* op, const RuleInputs& inputs) {
 }
 
 Support layer_support(const char* op, std::span<const Layer> layers) {
-  for (const Layer& layer : layers) {
-    if (!layer.state.present() || layer.state.dims != 4) continue;
-    if (Support s = key_size(op, "layers.state", layer.state.shape[3]); !s.supported) return s;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const TensorView& state = layers[i].state;
+    if (!state.present() || state.dims != 4 || state.shape[3] <= kMaxK) continue;
+    return key_size(op, ("layers[" + std::to_string(i) + "].state").c_str(), state.shape[3]);
   }
   return {};
 }
