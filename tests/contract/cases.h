@@ -23,7 +23,7 @@ constexpr ErrorKind kRange = ErrorKind::out_of_range;
 constexpr ErrorKind kBadState = ErrorKind::bad_state;
 constexpr ErrorKind kOk = ErrorKind::ok;
 
-using Words = std::vector<std::string>;
+using Words = std::vector<const char*>;
 
 template <class Params>
 struct Case {
@@ -64,8 +64,7 @@ void run_cases(const std::string& op, Make&& make, const std::vector<Case<Params
       continue;
     }
     EXPECT_EQ(status.message.rfind(op + ": ", 0), 0u) << status.message;
-    for (const std::string& word : c.words)
-      EXPECT_NE(status.message.find(word), std::string::npos) << word << " in: " << status.message;
+    for (const char* word : c.words) EXPECT_NE(status.message.find(word), std::string::npos) << word << " in: " << status.message;
   }
 }
 
