@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -37,6 +40,15 @@ struct Example {
     return safetensors_bytes({{kVersionKey, kVersion}, {kDocumentKey, document.dump()}}, tensors);
   }
 };
+
+// A seed for one run of a randomised test, told before anything can crash. RECOVERSSM_TEST_SEED=N repeats a run.
+inline unsigned announced_seed() {
+  const char* given = std::getenv("RECOVERSSM_TEST_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device{}();
+  std::printf("RECOVERSSM_TEST_SEED=%u\n", seed);
+  std::fflush(stdout);
+  return seed;
+}
 
 inline json vector_view(const std::string& buffer, std::int64_t n) {
   return {{"buffer", buffer}, {"offset", 0}, {"shape", {n}}, {"strides", {1}}};
