@@ -39,18 +39,20 @@ inline HeadWork head_work_of(const Execution& e, const RuleShape& shape, Gate ga
   return carve_head_work(carver, shape, gate, fold_capacity);
 }
 
-// Replays `count` waiting records into h and writes the result back, so that what follows starts from the state as stored.
-inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadScratch& scratch,
-                      const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows, float* h) {
+// Folds a block's waiting records into its state as it is stored, so that what follows starts from the rounded state.
+inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadWork& work,
+                      const StateTile& tile, int first, int rows) {
   kernels.replay({.tokens = waiting,
-                  .first = 0,
-                  .last = waiting.count,
+                  .len = waiting.count,
+                  .boundary_len = 0,
                   .rows = rows,
-                  .h = h,
+                  .from = tile,
+                  .boundary = {},
+                  .to = tile,
+                  .h = work.h,
                   .token_stride = shape.v_stride,
-                  .correction = scratch.correction + first});
-  store_rows(kernels, state, block, head, first, rows, h);
-  load_rows(kernels, state, block, head, first, rows, h);
+                  .correction = work.fold.correction + first,
+                  .next = nullptr});
 }
 
 struct HeadRow {
@@ -74,27 +76,25 @@ void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape&
     const HeadTokens tokens = prepare_inputs(kernels, inputs, shape, row.head, row.first_token + begin, count, work.tokens);
     for (int first = 0; first < shape.V; first += kStateRows) {
       const int rows = std::min(kStateRows, shape.V - first);
+      const StateTile tile = tile_of(state, row.block, row.head, first);
       // A row of one chunk needs no state between chunks, so that all its tiles share one that stays in the first-level cache.
       float* h = work.h + (one_chunk ? 0 : static_cast<std::int64_t>(first) * shape.k_stride);
-      if (begin == 0) {
-        if (row.from_zero) {
-          zero_rows(state, h);
-        } else {
-          load_rows(kernels, state, row.block, row.head, first, rows, h);
-        }
-        if (row.waiting.count > 0) {
-          fold_rows(kernels, shape, row.waiting, work.fold, state, row.block, row.head, first, rows, h);
-        }
-      }
+      const bool from_state = begin == 0 && !row.from_zero;
+      if (begin == 0 && row.from_zero) std::memset(h, 0, sizeof(float) * static_cast<std::size_t>(kStateRows * shape.k_stride));
+      if (begin == 0 && row.waiting.count > 0) fold_rows(kernels, shape, row.waiting, work, tile, first, rows);
+      // The next tile, in this head or at the front of the next one, which the same worker mostly takes.
+      const bool last_tile = row.head + 1 == shape.HV && first + kStateRows >= shape.V;
       kernels.delta({.tokens = tokens,
                      .rows = rows,
-                     .update_after_last = !last_chunk || row.store_final,
+                     .from = from_state ? tile : StateTile{},
+                     .to = last_chunk && row.store_final ? tile : StateTile{},
+                     .keep = !last_chunk,
                      .h = h,
                      .token_stride = shape.v_stride,
                      .v = work.tokens.v + first,
                      .correction = work.tokens.correction + first,
-                     .out = work.tokens.out + first});
-      if (last_chunk && row.store_final) store_rows(kernels, state, row.block, row.head, first, rows, h);
+                     .out = work.tokens.out + first,
+                     .next = from_state && !last_tile ? at(state, row.block, row.head, first + kStateRows) : nullptr});
     }
     for (int index = 0; index < count; ++index) emit(tokens, index, begin + index);
   }

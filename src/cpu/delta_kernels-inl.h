@@ -1,7 +1,8 @@
 // Delta rule, replay and dot for one SIMD target. Included once per target by kernels.cc, inside Highway's target namespace.
 //
-// A group of N = lanes state rows runs together. Each row keeps the 32 partial sums of the canonical dot in 32/N vectors; the sums of
-// N rows are then reduced together, neighbours first, which leaves row r's dot in lane r.
+// The canonical dot has 32 partial sums and a tree of neighbours. With N lanes, N/2 state rows run together: the dots of a row with k
+// and with q are two of N sums. 32/N vectors hold a sum's partial sums; vector g of all N sums is reduced at once, neighbours first,
+// which leaves sum j in lane j, and the last levels of the tree add those vectors.
 
 #if defined(RECOVERSSM_CPU_DELTA_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RECOVERSSM_CPU_DELTA_KERNELS_INL_H_
@@ -10,180 +11,339 @@
 #define RECOVERSSM_CPU_DELTA_KERNELS_INL_H_
 #endif
 
+#include <algorithm>
+
+#include "arithmetic/gates.h"
 #include "arithmetic/portable.h"
+#include "cpu/convert-inl.h"
 #include "cpu/kernels.h"
+#include "cpu/lanes-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace recoverssm::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+constexpr int kRowGroup = kLanes / 2;  // state rows that run together
+static_assert(kStateRows % kRowGroup == 0);
 
-using FloatTag = hn::CappedTag<float, 16>;
-using Floats = hn::Vec<FloatTag>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
-constexpr int kLeafVectors = 32 / kLanes;  // vectors that hold the 32 partial sums of one dot
-static_assert(kStateRows % kLanes == 0);
+// Where the first token of a call finds its state: in scratch already, or in the state itself.
+struct ScratchRows {
+  const float* h;
+  int stride;
+  HWY_INLINE Floats operator()(int row, int at) const { return Load(h + row * stride + at); }
+};
+template <DType kDType>
+struct StoredRows {
+  const void* data;
+  int K;
+  HWY_INLINE Floats operator()(int row, int at) const { return LoadWidened<kDType>(data, row * K + at); }
+};
 
-// One rounding on every target. Highway's MulAdd rounds twice where the instruction set has no fma.
-HWY_INLINE Floats FusedMulAdd(Floats x, Floats y, Floats z) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  const FloatTag d;
-  alignas(64) float xs[kLanes], ys[kLanes], zs[kLanes];
-  hn::Store(x, d, xs);
-  hn::Store(y, d, ys);
-  hn::Store(z, d, zs);
-  for (int i = 0; i < kLanes; ++i) zs[i] = arithmetic::fused_multiply_add(xs[i], ys[i], zs[i]);
-  return hn::Load(d, zs);
-#else
-  return hn::MulAdd(x, y, z);
-#endif
-}
+// Brings the next tile into the cache while this one is computed, a few lines at a time: a burst of prefetches would hold up the
+// arithmetic behind it.
+class Prefetcher {
+ public:
+  // `steps` calls of step() fetch `bytes` from `next` on; none does if it is null.
+  Prefetcher(const std::byte* next, std::int64_t bytes, std::int64_t steps)
+      : at_(next), end_(next), left_(next == nullptr ? 0 : steps), step_(next == nullptr ? 0 : (bytes + steps - 1) / steps) {}
 
-// partial[row] holds kLanes partial sums of that row; the result holds in lane r the tree sum of row r, distance 1 first.
-HWY_INLINE Floats ReduceRows(Floats* partial) {
-#if HWY_TARGET != HWY_SCALAR  // one lane: nothing to reduce, and no lane operations to do it with
-  const FloatTag d;
-  for (int width = kLanes; width > 1; width /= 2) {
-    for (int i = 0; i < width / 2; ++i) {
-      const Floats low = partial[2 * i];
-      const Floats high = partial[2 * i + 1];
-      partial[i] = hn::Add(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
-    }
+  HWY_INLINE void step() {
+    if (left_ == 0) return;
+    --left_;
+    end_ += step_;
+    for (; at_ < end_; at_ += 64) __builtin_prefetch(at_);
   }
-#endif
-  return partial[0];
-}
 
-// The rest of the tree: distances kLanes .. 16 between the vectors of one dot.
-HWY_INLINE Floats ReduceLeaves(Floats (*partial)[kLanes]) {
-  Floats sums[kLeafVectors];
-  for (int g = 0; g < kLeafVectors; ++g) sums[g] = ReduceRows(partial[g]);
-  for (int width = kLeafVectors; width > 1; width /= 2) {
-    for (int i = 0; i < width / 2; ++i) sums[i] = hn::Add(sums[2 * i], sums[2 * i + 1]);
-  }
-  return sums[0];
-}
+ private:
+  const std::byte* at_;
+  const std::byte* end_;
+  std::int64_t left_;
+  std::int64_t step_;
+};
 
-// One token for one state row: the previous token's update (correction, previous_k; skipped where previous_k is null), the decay,
-// and both dots' partial sums. Lanes past K take part in everything but the dots.
-template <bool kDecayPerChannel>
-HWY_INLINE void AdvanceRow(const HeadTokens& tokens, int t, const float* previous_k, float previous_correction,
-                           float* HWY_RESTRICT h, Floats* on_k, Floats* on_q) {
-  const FloatTag d;
+// Tokens over which the next tile is fetched: by then memory has had its time, and later ones run without the bother.
+constexpr int kFetchTokens = 4;
+
+// One token for one group of rows: the previous token's update where there is one, the decay, and both dots. Lanes past K take part in
+// everything but the dots. The decayed rows go to h. Lane r of the result is row r's dot with k, lane kRowGroup + r that with q.
+template <bool kDecayPerChannel, bool kWholeBlocks, bool kFirst, class Source>
+HWY_INLINE Floats AdvanceRows(const HeadTokens& tokens, int t, Source source, const float* previous_correction, float* h,
+                              Prefetcher& prefetcher) {
   const int stride = padded_k(tokens.K);
-  const float* k = tokens.k + static_cast<std::int64_t>(t) * stride;
-  const float* q = tokens.q + static_cast<std::int64_t>(t) * stride;
-  const Floats c = hn::Set(d, previous_correction);
-  const Floats row_decay = hn::Set(d, kDecayPerChannel ? 0.0F : tokens.decay[t]);
-  const float* channel_decay = kDecayPerChannel ? tokens.decay + static_cast<std::int64_t>(t) * stride : nullptr;
-  for (int g = 0; g < kLeafVectors; ++g) on_k[g] = on_q[g] = hn::Zero(d);
+  const std::int64_t row = static_cast<std::int64_t>(t) * stride;
+  const float* k = tokens.k + row;
+  const float* q = tokens.q + row;
+  const float* previous_k = kFirst ? nullptr : k - stride;
+  const float* channel_decay = kDecayPerChannel ? tokens.decay + row : nullptr;
+  const Floats row_decay = Set(kDecayPerChannel ? 0.0F : tokens.decay[t]);
+  Floats correction[kRowGroup];
+  if constexpr (!kFirst) {
+    for (int r = 0; r < kRowGroup; ++r) correction[r] = Set(previous_correction[r]);
+  }
 
-  for (int block = 0; block < stride; block += 32) {
-    for (int g = 0; g < kLeafVectors; ++g) {
-      const int at = block + g * kLanes;
-      Floats state = hn::Load(d, h + at);
-      if (previous_k != nullptr) state = FusedMulAdd(c, hn::Load(d, previous_k + at), state);
-      const Floats decayed = hn::Mul(state, kDecayPerChannel ? hn::Load(d, channel_decay + at) : row_decay);
-      hn::Store(decayed, d, h + at);
-      const Floats sum_k = FusedMulAdd(decayed, hn::Load(d, k + at), on_k[g]);
-      const Floats sum_q = FusedMulAdd(decayed, hn::Load(d, q + at), on_q[g]);
-      if (at + kLanes <= tokens.K) {
-        on_k[g] = sum_k;
-        on_q[g] = sum_q;
-      } else {
-        const auto inside = hn::FirstN(d, static_cast<std::size_t>(at < tokens.K ? tokens.K - at : 0));
-        on_k[g] = hn::IfThenElse(inside, sum_k, on_k[g]);
-        on_q[g] = hn::IfThenElse(inside, sum_q, on_q[g]);
+  Floats leaves[kLeafVectors];
+  for (int g = 0; g < kLeafVectors; ++g) {
+    Floats sums[kLanes];
+    for (int r = 0; r < kLanes; ++r) sums[r] = Set(0.0F);
+    for (int at = g * kLanes; at < stride; at += 32) {
+      prefetcher.step();
+      const Floats on_k = Load(k + at);
+      const Floats on_q = Load(q + at);
+      const Floats decay = kDecayPerChannel ? Load(channel_decay + at) : row_decay;
+      const Floats update = kFirst ? decay : Load(previous_k + at);
+      for (int r = 0; r < kRowGroup; ++r) {
+        Floats state = source(r, at);
+        if constexpr (!kFirst) state = FusedMulAdd(correction[r], update, state);
+        const Floats decayed = Mul(state, decay);
+        Store(decayed, h + r * stride + at);
+        const Floats sum_k = FusedMulAdd(decayed, on_k, sums[r]);
+        const Floats sum_q = FusedMulAdd(decayed, on_q, sums[kRowGroup + r]);
+        sums[r] = kWholeBlocks ? sum_k : FirstLanes(tokens.K - at, sum_k, sums[r]);
+        sums[kRowGroup + r] = kWholeBlocks ? sum_q : FirstLanes(tokens.K - at, sum_q, sums[kRowGroup + r]);
       }
     }
+    leaves[g] = ReduceLanes(sums);
+  }
+  return AddLeaves(leaves);
+}
+
+// Corrections and outputs of one token and group of rows, from both dots of each row.
+HWY_INLINE void FinishToken(const DeltaRows& rows, int t, int group, Floats dots) {
+  alignas(64) float on[kLanes];
+  Store(dots, on);
+  const std::int64_t at = t * rows.token_stride + group;
+  const float beta = rows.tokens.beta[t];
+  const float k_dot_q = rows.tokens.k_dot_q[t];
+  const float* HWY_RESTRICT v = rows.v + at;
+  float* HWY_RESTRICT correction = rows.correction + at;
+  float* HWY_RESTRICT out = rows.out + at;
+  for (int r = 0; r < kRowGroup; ++r) {
+    const float c = (v[r] - on[r]) * beta;
+    correction[r] = c;
+    out[r] = arithmetic::fused_multiply_add(c, k_dot_q, on[kRowGroup + r]);
   }
 }
 
-HWY_INLINE void UpdateRow(const float* HWY_RESTRICT k, float correction, float* HWY_RESTRICT h, int stride) {
-  const FloatTag d;
-  const Floats c = hn::Set(d, correction);
-  for (int at = 0; at < stride; at += kLanes) hn::Store(FusedMulAdd(c, hn::Load(d, k + at), hn::Load(d, h + at)), d, h + at);
-}
-
-template <bool kDecayPerChannel>
-HWY_INLINE void DeltaGroups(const DeltaRows& rows) {
-  const FloatTag d;
+template <bool kDecayPerChannel, bool kWholeBlocks, class Source>
+HWY_INLINE void RunTokens(const DeltaRows& rows, Source source) {
   const HeadTokens& tokens = rows.tokens;
   const int stride = padded_k(tokens.K);
-  for (int group = 0; group < rows.rows; group += kLanes) {
-    float* h = rows.h + static_cast<std::int64_t>(group) * stride;
-    alignas(64) float correction[kLanes] = {};
-    const float* previous_k = nullptr;
-    for (int t = 0; t < tokens.count; ++t) {
-      Floats on_k[kLeafVectors][kLanes];
-      Floats on_q[kLeafVectors][kLanes];
-      for (int r = 0; r < kLanes; ++r) {
-        Floats row_k[kLeafVectors];
-        Floats row_q[kLeafVectors];
-        AdvanceRow<kDecayPerChannel>(tokens, t, previous_k, correction[r], h + static_cast<std::int64_t>(r) * stride, row_k, row_q);
-        for (int g = 0; g < kLeafVectors; ++g) {
-          on_k[g][r] = row_k[g];
-          on_q[g][r] = row_q[g];
-        }
+  const int groups = (rows.rows + kRowGroup - 1) / kRowGroup;
+  const std::int64_t bytes = std::int64_t{rows.rows} * tokens.K * size_of(rows.from.dtype);
+  Prefetcher prefetcher(rows.next, bytes, std::int64_t{groups} * (stride / kLanes) * std::min(tokens.count, kFetchTokens));
+  for (int t = 0; t < tokens.count; ++t) {
+    // Groups are independent: one group's reduction overlaps with the next one's products.
+    for (int g = 0; g < groups; ++g) {
+      const int group = g * kRowGroup;
+      float* h = rows.h + group * stride;
+      Floats dots;
+      if (t == 0) {
+        const auto from = [&](int r, int at) { return source(group + r, at); };
+        dots = AdvanceRows<kDecayPerChannel, kWholeBlocks, true>(tokens, t, from, nullptr, h, prefetcher);
+      } else {
+        const float* previous = rows.correction + (t - 1) * rows.token_stride + group;
+        dots = AdvanceRows<kDecayPerChannel, kWholeBlocks, false>(tokens, t, ScratchRows{h, stride}, previous, h, prefetcher);
       }
-      const std::int64_t at = t * rows.token_stride + group;
-      const Floats error = hn::Sub(hn::LoadU(d, rows.v + at), ReduceLeaves(on_k));
-      const Floats c = hn::Mul(error, hn::Set(d, tokens.beta[t]));
-      hn::Store(c, d, correction);
-      hn::StoreU(c, d, rows.correction + at);
-      hn::StoreU(FusedMulAdd(c, hn::Set(d, tokens.k_dot_q[t]), ReduceLeaves(on_q)), d, rows.out + at);
-      previous_k = tokens.k + static_cast<std::int64_t>(t) * stride;
+      FinishToken(rows, t, group, dots);
     }
-    if (!rows.update_after_last || previous_k == nullptr) continue;
-    for (int r = 0; r < kLanes; ++r) UpdateRow(previous_k, correction[r], h + static_cast<std::int64_t>(r) * stride, stride);
+  }
+}
+
+// The last token's update, for those who want the state behind it.
+HWY_INLINE void FinishRows(const DeltaRows& rows) {
+  if (rows.to.data == nullptr && !rows.keep) return;
+  const HeadTokens& tokens = rows.tokens;
+  const int stride = padded_k(tokens.K);
+  const float* k = tokens.k + static_cast<std::int64_t>(tokens.count - 1) * stride;
+  const float* correction = rows.correction + (tokens.count - 1) * rows.token_stride;
+  const bool direct = rows.to.data != nullptr && !rows.keep && rows.to.dtype == DType::f32 && tokens.K % kLanes == 0;
+  for (int r = 0; r < rows.rows; ++r) {
+    const Floats c = Set(correction[r]);
+    float* h = rows.h + r * stride;
+    if (direct) {
+      float* to = static_cast<float*>(rows.to.data) + r * tokens.K;
+      for (int at = 0; at < tokens.K; at += kLanes) StoreU(FusedMulAdd(c, Load(k + at), Load(h + at)), to + at);
+      continue;
+    }
+    for (int at = 0; at < stride; at += kLanes) Store(FusedMulAdd(c, Load(k + at), Load(h + at)), h + at);
+    if (rows.to.data != nullptr) Narrow(rows.to.dtype, h, row_of(rows.to, r, tokens.K), tokens.K);
+  }
+}
+
+HWY_INLINE void LoadRows(const DeltaRows& rows) {
+  const int K = rows.tokens.K;
+  const int stride = padded_k(K);
+  for (int r = 0; r < kStateRows; ++r) {
+    float* h = rows.h + r * stride;
+    if (r < rows.rows) Widen(rows.from.dtype, row_of(rows.from, r, K), h, K);
+    const int filled = r < rows.rows ? K : 0;
+    std::fill(h + filled, h + stride, 0.0F);
+  }
+}
+
+template <bool kDecayPerChannel>
+HWY_INLINE void DeltaFrom(const DeltaRows& rows) {
+  const int K = rows.tokens.K;
+  const ScratchRows scratch = {rows.h, padded_k(K)};
+  const bool whole = K % 32 == 0;
+  if (rows.from.data == nullptr || !whole || rows.rows < kStateRows) {
+    if (rows.from.data != nullptr) LoadRows(rows);
+    if (whole) {
+      RunTokens<kDecayPerChannel, true>(rows, scratch);
+    } else {
+      RunTokens<kDecayPerChannel, false>(rows, scratch);
+    }
+  } else if (rows.from.dtype == DType::f32) {
+    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::f32>{rows.from.data, K});
+  } else if (rows.from.dtype == DType::bf16) {
+    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::bf16>{rows.from.data, K});
+  } else {
+    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::f16>{rows.from.data, K});
   }
 }
 
 inline void Delta(const DeltaRows& rows) {
   if (rows.tokens.decay_per_channel) {
-    DeltaGroups<true>(rows);
+    DeltaFrom<true>(rows);
   } else {
-    DeltaGroups<false>(rows);
+    DeltaFrom<false>(rows);
+  }
+  FinishRows(rows);
+}
+
+// One row in fp32, `width` elements (a multiple of 32). boundary may be null; it and `to` may be `from`.
+template <bool kDecayPerChannel>
+HWY_INLINE void ReplayRow(const ReplayRows& rows, int r, int width, const float* from, float* boundary, float* to,
+                          Prefetcher& prefetcher) {
+  const HeadTokens& tokens = rows.tokens;
+  const int stride = padded_k(tokens.K);
+  for (int block = 0; block < width; block += 32) {
+    prefetcher.step();
+    Floats state[kLeafVectors];
+    for (int g = 0; g < kLeafVectors; ++g) state[g] = LoadU(from + block + g * kLanes);
+    for (int t = 0; t < rows.len; ++t) {
+      const float* k = tokens.k + static_cast<std::int64_t>(t) * stride + block;
+      const float* channel_decay = kDecayPerChannel ? tokens.decay + static_cast<std::int64_t>(t) * stride + block : nullptr;
+      const Floats row_decay = Set(kDecayPerChannel ? 0.0F : tokens.decay[t]);
+      const Floats c = Set(rows.correction[t * rows.token_stride + r]);
+      for (int g = 0; g < kLeafVectors; ++g) {
+        const Floats decay = kDecayPerChannel ? Load(channel_decay + g * kLanes) : row_decay;
+        state[g] = FusedMulAdd(c, Load(k + g * kLanes), Mul(state[g], decay));
+      }
+      if (boundary != nullptr && t + 1 == rows.boundary_len) {
+        for (int g = 0; g < kLeafVectors; ++g) StoreU(state[g], boundary + block + g * kLanes);
+      }
+    }
+    for (int g = 0; g < kLeafVectors; ++g) StoreU(state[g], to + block + g * kLanes);
+  }
+}
+
+template <bool kDecayPerChannel>
+HWY_INLINE void ReplayTile(const ReplayRows& rows) {
+  const int K = rows.tokens.K;
+  const int stride = padded_k(K);
+  const std::int64_t bytes = std::int64_t{rows.rows} * K * size_of(rows.from.dtype);
+  Prefetcher prefetcher(rows.next, bytes, std::int64_t{rows.rows} * (stride / 32));
+  if (rows.from.dtype == DType::f32 && K % 32 == 0) {
+    const auto row = [&](const StateTile& tile, int r) {
+      return tile.data == nullptr ? nullptr : static_cast<float*>(tile.data) + r * K;
+    };
+    for (int r = 0; r < rows.rows; ++r) {
+      ReplayRow<kDecayPerChannel>(rows, r, K, row(rows.from, r), row(rows.boundary, r), row(rows.to, r), prefetcher);
+    }
+    return;
+  }
+  float* h = rows.h;
+  float* at_boundary = rows.boundary.data == nullptr ? nullptr : rows.h + stride;
+  for (int r = 0; r < rows.rows; ++r) {
+    Widen(rows.from.dtype, row_of(rows.from, r, K), h, K);
+    std::fill(h + K, h + stride, 0.0F);
+    ReplayRow<kDecayPerChannel>(rows, r, stride, h, at_boundary, h, prefetcher);
+    if (at_boundary != nullptr) Narrow(rows.boundary.dtype, at_boundary, row_of(rows.boundary, r, K), K);
+    Narrow(rows.to.dtype, h, row_of(rows.to, r, K), K);
   }
 }
 
 inline void Replay(const ReplayRows& rows) {
-  const FloatTag d;
-  const HeadTokens& tokens = rows.tokens;
-  const int stride = padded_k(tokens.K);
-  for (int r = 0; r < rows.rows; ++r) {
-    float* h = rows.h + static_cast<std::int64_t>(r) * stride;
-    for (int at = 0; at < stride; at += kLanes) {
-      Floats state = hn::Load(d, h + at);
-      for (int t = rows.first; t < rows.last; ++t) {
-        const std::int64_t row = static_cast<std::int64_t>(t) * stride + at;
-        const Floats decay = tokens.decay_per_channel ? hn::Load(d, tokens.decay + row) : hn::Set(d, tokens.decay[t]);
-        const Floats decayed = hn::Mul(state, decay);
-        state = FusedMulAdd(hn::Set(d, rows.correction[t * rows.token_stride + r]), hn::Load(d, tokens.k + row), decayed);
-      }
-      hn::Store(state, d, h + at);
-    }
+  if (rows.tokens.decay_per_channel) {
+    ReplayTile<true>(rows);
+  } else {
+    ReplayTile<false>(rows);
   }
 }
 
-// The canonical dot of arithmetic/dot.h, 32/N vectors of partial sums.
-inline float Dot(const float* x, const float* y, int n) {
-  const FloatTag d;
-  Floats partial[kLeafVectors];
-  for (int g = 0; g < kLeafVectors; ++g) partial[g] = hn::Zero(d);
-  int at = 0;
-  for (; at + 32 <= n; at += 32) {
+// The canonical dots of n <= kLanes pairs of rows: out[j] = dot(x + j * stride, y + j * stride).
+HWY_INLINE void Dots(const float* x, const float* y, int stride, int n, int K, float* out) {
+  Floats sums[kLeafVectors][kLanes];
+  for (int g = 0; g < kLeafVectors; ++g) {
+    for (int j = 0; j < kLanes; ++j) sums[g][j] = Set(0.0F);
+  }
+  for (int j = 0; j < n; ++j) {
+    const float* xs = x + j * stride;
+    const float* ys = y + j * stride;
     for (int g = 0; g < kLeafVectors; ++g) {
-      partial[g] = FusedMulAdd(hn::LoadU(d, x + at + g * kLanes), hn::LoadU(d, y + at + g * kLanes), partial[g]);
+      Floats sum = Set(0.0F);
+      int at = g * kLanes;
+      for (; at + kLanes <= K; at += 32) sum = FusedMulAdd(Load(xs + at), Load(ys + at), sum);
+      if (at < K) sum = FirstLanes(K - at, FusedMulAdd(Load(xs + at), Load(ys + at), sum), sum);
+      sums[g][j] = sum;
     }
   }
-  alignas(64) float leaves[32];
-  for (int g = 0; g < kLeafVectors; ++g) hn::Store(partial[g], d, leaves + g * kLanes);
-  for (int i = 0; at + i < n; ++i) leaves[i] = arithmetic::fused_multiply_add(x[at + i], y[at + i], leaves[i]);
-  for (int distance = 1; distance < 32; distance *= 2) {
-    for (int i = 0; i < 32; i += 2 * distance) leaves[i] += leaves[i + distance];
+  Floats leaves[kLeafVectors];
+  for (int g = 0; g < kLeafVectors; ++g) leaves[g] = ReduceLanes(sums[g]);
+  alignas(64) float dots[kLanes];
+  Store(AddLeaves(leaves), dots);
+  std::copy_n(dots, n, out);
+}
+
+// The canonical dot of arithmetic/dot.h. x and y: rows of padded_k(K) elements.
+inline float Dot(const float* x, const float* y, int K) {
+  float dot;
+  Dots(x, y, 0, 1, K, &dot);
+  return dot;
+}
+
+HWY_INLINE void ScaleRow(const float* x, float factor, float* to, int n) {
+  for (int at = 0; at < n; at += kLanes) Store(Mul(Load(x + at), Set(factor)), to + at);
+}
+
+// Rows of padded_k(K): widened, then 0.
+HWY_INLINE void WidenRows(DType dtype, const std::byte* from, std::int64_t step, int count, int K, float* to) {
+  const int stride = padded_k(K);
+  for (int t = 0; t < count; ++t) {
+    Widen(dtype, from + t * step, to + t * stride, K);
+    std::fill(to + t * stride + K, to + (t + 1) * stride, 0.0F);
   }
-  return leaves[0];
+}
+
+HWY_INLINE void InverseNorms(const float* x, int stride, int n, int K, float* inverse) {
+  Dots(x, x, stride, n, K, inverse);
+  for (int j = 0; j < n; ++j) inverse[j] = arithmetic::inverse_norm(inverse[j]);
+}
+
+inline void Prepare(const KeysAndQueries& tokens) {
+  const int stride = padded_k(tokens.K);
+  WidenRows(tokens.dtype, tokens.k, tokens.k_step, tokens.count, tokens.K, tokens.k_out);
+  if (tokens.q != nullptr) WidenRows(tokens.dtype, tokens.q, tokens.q_step, tokens.count, tokens.K, tokens.q_out);
+  float inverse[kLanes];
+  for (int first = 0; first < tokens.count; first += kLanes) {
+    const int n = std::min(kLanes, tokens.count - first);
+    float* k = tokens.k_out + first * stride;
+    if (tokens.l2norm) {
+      InverseNorms(k, stride, n, tokens.K, inverse);
+      for (int j = 0; j < n; ++j) ScaleRow(k + j * stride, inverse[j], k + j * stride, stride);
+    }
+    if (tokens.q == nullptr) continue;
+    float* q = tokens.q_out + first * stride;
+    if (tokens.l2norm) {
+      InverseNorms(q, stride, n, tokens.K, inverse);
+      for (int j = 0; j < n; ++j)
+        ScaleRow(q + j * stride, tokens.scale_inverse ? inverse[j] * tokens.scale : inverse[j], q + j * stride, stride);
+    }
+    if (!tokens.l2norm || !tokens.scale_inverse) {
+      for (int j = 0; j < n; ++j) ScaleRow(q + j * stride, tokens.scale, q + j * stride, stride);
+    }
+    Dots(k, q, stride, n, tokens.K, tokens.k_dot_q + first);
+  }
 }
 
 }  // namespace recoverssm::cpu::HWY_NAMESPACE

@@ -51,24 +51,41 @@ struct Execution {
 inline int workers_of(const Launch& launch) { return launch.parallel.run == nullptr ? 1 : launch.parallel.workers; }
 inline int workers_of(const Execution& e) { return e.parallel.run == nullptr ? 1 : e.parallel.workers; }
 
+// Pieces of consecutive tasks handed to workers: enough to even out unequal tasks, few enough that a worker mostly walks through
+// memory in order. A pure function of the two numbers.
+constexpr std::int64_t kPiecesPerWorker = 16;
+constexpr std::int64_t pieces_of(std::int64_t tasks, int workers) {
+  return tasks < kPiecesPerWorker * workers ? tasks : kPiecesPerWorker * workers;
+}
+
+// Where piece `piece` of `pieces` begins. Without the product tasks * piece, which may not fit.
+constexpr std::int64_t share_of(std::int64_t tasks, std::int64_t piece, std::int64_t pieces) {
+  return tasks / pieces * piece + (piece < tasks % pieces ? piece : tasks % pieces);
+}
+
 // Calls f(task, worker) for every task. Kernels are reached through function pointers, so no arithmetic moves out of the scope of the
 // floating-point mode.
 template <class F>
 void parallel_for(const Execution& e, std::int64_t tasks, F&& f) {
   if (tasks <= 0) return;
-  using Body = std::remove_reference_t<F>;
   if (e.parallel.run == nullptr || tasks == 1) {
     const ScopedFpMode mode;
     for (std::int64_t task = 0; task < tasks; ++task) f(task, 0);
     return;
   }
+  struct Body {
+    std::remove_reference_t<F>& f;
+    std::int64_t tasks, pieces;
+  } body = {f, tasks, pieces_of(tasks, e.parallel.workers)};
   e.parallel.run(
-      e.parallel.self, tasks,
-      [](void* context, std::int64_t task, int worker) {
+      e.parallel.self, body.pieces,
+      [](void* context, std::int64_t piece, int worker) {
         const ScopedFpMode mode;
-        (*static_cast<Body*>(context))(task, worker);
+        const Body& body = *static_cast<Body*>(context);
+        const std::int64_t end = share_of(body.tasks, piece + 1, body.pieces);
+        for (std::int64_t task = share_of(body.tasks, piece, body.pieces); task < end; ++task) body.f(task, worker);
       },
-      const_cast<void*>(static_cast<const void*>(&f)));
+      &body);
 }
 
 // Hands out aligned pieces of scratch memory. With a null base it only measures, so that a size and its use are one piece of code.

@@ -1,5 +1,6 @@
 #include "cpu/head_tokens.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "arithmetic/gates.h"
@@ -25,24 +26,14 @@ void widen_row(const Kernels& kernels, const TensorView& view, std::int64_t row,
   for (std::int64_t i = 0; i < n; ++i) kernels.widen(view.dtype, at(view, row, i), to + i, 1);
 }
 
-void normalise_key(const Kernels& kernels, bool l2norm, int K, float* k) {
-  if (!l2norm) return;
-  kernels.scale(k, arithmetic::inverse_norm(kernels.dot(k, k, K)), k, K);
-}
+// Tokens rounded up to whole vectors of the widest target: a loop over few tokens would run its scalar remainder.
+constexpr int whole_vectors(int count) { return (count + 15) / 16 * 16; }
+static_assert(whole_vectors(kTokenChunk) == kTokenChunk);
 
-// q^ = (q*inv)*scale for gdn, q*(inv*scale) for kda: the contract's two orders of the same product.
-void normalise_query(const Kernels& kernels, Gate gate, bool l2norm, float scale, int K, float* q) {
-  if (!l2norm) {
-    kernels.scale(q, scale, q, K);
-    return;
-  }
-  const float inverse = arithmetic::inverse_norm(kernels.dot(q, q, K));
-  if (gate == Gate::kda) {
-    kernels.scale(q, inverse * scale, q, K);
-    return;
-  }
-  kernels.scale(q, inverse, q, K);
-  kernels.scale(q, scale, q, K);
+// One element a token of a [n, HV] input, then zeros up to whole vectors.
+void widen_head(const Kernels& kernels, const TensorView& view, std::int64_t first, int count, std::int64_t head, float* to) {
+  for (int t = 0; t < count; ++t) kernels.widen(view.dtype, at(view, first + t, head), to + t, 1);
+  std::fill(to + count, to + whole_vectors(count), 0.0F);
 }
 
 KdaGate kda_gate(const Kernels& kernels, const GateRule& rule, std::int64_t head) {
@@ -116,26 +107,31 @@ HeadTokens prepare_inputs(const Kernels& kernels, const RuleInputs& inputs, cons
   const std::int64_t from_head = key_head(head, shape.H, shape.HV);
   const std::int64_t key_padding = shape.k_stride - shape.K;
   const std::int64_t value_padding = shape.v_stride - shape.V;
+  const std::int64_t size = size_of(inputs.q.dtype);
+  kernels.prepare({.count = count,
+                   .K = shape.K,
+                   .dtype = inputs.q.dtype,
+                   .k = at(inputs.k, first, from_head),
+                   .q = at(inputs.q, first, from_head),
+                   .k_step = inputs.k.stride[0] * size,
+                   .q_step = inputs.q.stride[0] * size,
+                   .l2norm = inputs.l2norm,
+                   .scale_inverse = inputs.gate == Gate::kda,
+                   .scale = shape.scale,
+                   .k_out = scratch.k,
+                   .q_out = scratch.q,
+                   .k_dot_q = scratch.k_dot_q});
   for (int t = 0; t < count; ++t) {
-    float* k = scratch.k + static_cast<std::int64_t>(t) * shape.k_stride;
-    float* q = scratch.q + static_cast<std::int64_t>(t) * shape.k_stride;
     float* v = scratch.v + static_cast<std::int64_t>(t) * shape.v_stride;
-    kernels.widen(inputs.k.dtype, at(inputs.k, first + t, from_head), k, shape.K);
-    kernels.widen(inputs.q.dtype, at(inputs.q, first + t, from_head), q, shape.K);
     kernels.widen(inputs.v.dtype, at(inputs.v, first + t, head), v, shape.V);
-    std::memset(k + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
-    std::memset(q + shape.K, 0, static_cast<std::size_t>(key_padding) * sizeof(float));
     std::memset(v + shape.V, 0, static_cast<std::size_t>(value_padding) * sizeof(float));
-    normalise_key(kernels, inputs.l2norm, shape.K, k);
-    normalise_query(kernels, inputs.gate, inputs.l2norm, shape.scale, shape.K, q);
-    scratch.k_dot_q[t] = kernels.dot(k, q, shape.K);
-    kernels.widen(inputs.b.dtype, at(inputs.b, first + t, head), scratch.beta + t, 1);
   }
-  kernels.sigmoid(scratch.beta, scratch.beta, count);
+  widen_head(kernels, inputs.b, first, count, head, scratch.beta);
+  kernels.sigmoid(scratch.beta, scratch.beta, whole_vectors(count));
 
   if (inputs.gate == Gate::gdn) {
-    for (int t = 0; t < count; ++t) kernels.widen(inputs.a.dtype, at(inputs.a, first + t, head), scratch.gate_input + t, 1);
-    kernels.gdn_decay(gdn_gate(kernels, rule, head), scratch.gate_input, scratch.decay, count);
+    widen_head(kernels, inputs.a, first, count, head, scratch.gate_input);
+    kernels.gdn_decay(gdn_gate(kernels, rule, head), scratch.gate_input, scratch.decay, whole_vectors(count));
     return describe(shape, inputs.gate, count, scratch);
   }
   const KdaGate gate = kda_gate(kernels, rule, head);
@@ -168,8 +164,7 @@ HeadTokens prepare_records(const Kernels& kernels, const GateRule& rule, const R
     }
     std::memcpy(correction, at(records.corrections, block, head, t), static_cast<std::size_t>(shape.V) * sizeof(float));
     const std::byte* key_gate = at(records.key_gate, block, head, t);
-    kernels.widen(records.key_gate.dtype, key_gate, k, shape.K);
-    normalise_key(kernels, rule.l2norm, shape.K, k);
+    kernels.prepare({.count = 1, .K = shape.K, .dtype = records.key_gate.dtype, .k = key_gate, .l2norm = rule.l2norm, .k_out = k});
     kernels.widen(records.key_gate.dtype, key_gate + shape.K * size_of(records.key_gate.dtype), scratch.gate_input, shape.K);
     float* decay = scratch.decay + static_cast<std::int64_t>(t) * shape.k_stride;
     kernels.kda_decay(gate, scratch.gate_input, scratch.dt_bias, decay, shape.K);
@@ -197,27 +192,8 @@ void write_record(const RuleInputs& inputs, const Records& records, const RuleSh
   std::memcpy(key_gate + key_bytes, at(inputs.a, token, head), key_bytes);
 }
 
-void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
-               float* h) {
-  const std::int64_t K = state.shape[3];
-  const std::int64_t stride = padded_k(static_cast<int>(K));
-  for (int r = 0; r < rows; ++r) {
-    kernels.widen(state.dtype, at(state, block, head, first + r), h + r * stride, K);
-    std::memset(h + r * stride + K, 0, static_cast<std::size_t>(stride - K) * sizeof(float));
-  }
-  std::memset(h + rows * stride, 0, static_cast<std::size_t>((kStateRows - rows) * stride) * sizeof(float));
-}
-
-void store_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
-                const float* h) {
-  const std::int64_t K = state.shape[3];
-  const std::int64_t stride = padded_k(static_cast<int>(K));
-  for (int r = 0; r < rows; ++r) kernels.narrow(state.dtype, h + r * stride, at(state, block, head, first + r), K);
-}
-
-void zero_rows(const TensorView& state, float* h) {
-  const std::int64_t stride = padded_k(static_cast<int>(state.shape[3]));
-  std::memset(h, 0, static_cast<std::size_t>(kStateRows * stride) * sizeof(float));
+StateTile tile_of(const TensorView& state, std::int64_t block, std::int64_t head, int first) {
+  return {at(state, block, head, first), state.dtype};
 }
 
 }  // namespace recoverssm::cpu

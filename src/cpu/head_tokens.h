@@ -67,11 +67,7 @@ HeadTokens prepare_records(const Kernels& kernels, const GateRule& rule, const R
 void write_record(const RuleInputs& inputs, const Records& records, const RuleShape& shape, std::int64_t block, std::int64_t head,
                   std::int64_t position, std::int64_t token, const HeadTokens& tokens, int index, const float* correction);
 
-// State rows first .. first+rows-1 of one head: widened into h [kStateRows][k_stride], or rounded from it.
-void load_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
-               float* h);
-void store_rows(const Kernels& kernels, const TensorView& state, std::int64_t block, std::int64_t head, int first, int rows,
-                const float* h);
-void zero_rows(const TensorView& state, float* h);
+// State rows from `first` on of one head.
+StateTile tile_of(const TensorView& state, std::int64_t block, std::int64_t head, int first);
 
 }  // namespace recoverssm::cpu

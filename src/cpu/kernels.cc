@@ -1,8 +1,8 @@
 // The kernel tables: this file compiles itself once per SIMD target (Highway's foreach_target), which is the only place where targets
 // are named.
 
-// The oldest x86 targets have no fma, and AVX3_DL adds nothing these kernels use.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// The oldest x86 targets have no fma, AVX3_DL adds nothing these kernels use, and SVE's vectors have no size at compile time.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cc"
@@ -12,43 +12,13 @@
 // clang-format on
 
 #include "arithmetic/gates.h"
-#include "arithmetic/rounding.h"
 #include "cpu/conv_kernels-inl.h"
+#include "cpu/convert-inl.h"
 #include "cpu/delta_kernels-inl.h"
 #include "cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace recoverssm::cpu::HWY_NAMESPACE {
-
-inline void Widen(DType dtype, const void* from, float* HWY_RESTRICT to, std::int64_t n) {
-  if (dtype == DType::f32) {
-    __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
-    return;
-  }
-  const auto* HWY_RESTRICT bits = static_cast<const std::uint16_t*>(from);
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = arithmetic::from_bf16(bits[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = arithmetic::from_f16(bits[i]);
-  }
-}
-
-inline void Narrow(DType dtype, const float* HWY_RESTRICT from, void* to, std::int64_t n) {
-  if (dtype == DType::f32) {
-    __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
-    return;
-  }
-  auto* HWY_RESTRICT bits = static_cast<std::uint16_t*>(to);
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < n; ++i) bits[i] = arithmetic::to_bf16(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) bits[i] = arithmetic::to_f16(from[i]);
-  }
-}
-
-inline void Scale(const float* x, float factor, float* to, int n) {
-  for (int i = 0; i < n; ++i) to[i] = x[i] * factor;
-}
 
 inline void Sigmoid(const float* b, float* beta, int n) {
   for (int i = 0; i < n; ++i) beta[i] = arithmetic::sigmoid(b[i]);
@@ -75,8 +45,8 @@ inline void KdaDecay(const KdaGate& gate, const float* raw, const float* dt_bias
 
 // Also keeps the table of a target that this build's baseline makes unreachable from being an unused function.
 inline const Kernels& Table(Target target) {
-  static const Kernels table = {target,   Widen, Narrow, Dot,       Scale, Sigmoid, GdnDecay,
-                                KdaDecay, Silu,  Conv,   ShortConv, Delta, Replay};
+  static const Kernels table = {target, Widen, Narrow,    Dot,     Sigmoid, GdnDecay, KdaDecay,
+                                Silu,   Conv,  ShortConv, Prepare, Delta,   Replay};
   return table;
 }
 

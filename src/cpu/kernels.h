@@ -2,6 +2,7 @@
 // the contract and each table only differs in how many lanes run it at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "recoverssm/types.hpp"
@@ -49,30 +50,61 @@ struct HeadTokens {
   const float* beta = nullptr;  // [count]
 };
 
-// Sequential delta rule over up to kStateRows rows of one head's state. h goes from the state before the first token to the state
-// after the last one, or, where nobody needs that (verify), to the state before the last update.
-// v, correction and out are matrices [token][row] with row stride 1. Everything is padded to kStateRows rows, so that a kernel may
-// run whole groups of lanes; rows past `rows` hold numbers nobody reads.
+// Rows of one head's state as they are stored: K contiguous elements a row, one row after the other. Without data: not wanted.
+struct StateTile {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+};
+
+// Sequential delta rule over up to kStateRows rows of one head's state.
+// v, correction and out are matrices [token][row] with row stride 1. Everything in scratch is padded to kStateRows rows, so that a
+// kernel may run whole groups of rows; rows past `rows` hold numbers nobody reads.
 struct DeltaRows {
-  HeadTokens tokens;
-  int rows = 0;  // <= kStateRows
-  bool update_after_last = true;
-  float* h = nullptr;             // [kStateRows][padded_k]
+  HeadTokens tokens;              // count >= 1
+  int rows = 0;                   // <= kStateRows
+  StateTile from;                 // the state before the first token; without data, h holds it
+  StateTile to;                   // gets the state after the last token, rounded
+  bool keep = false;              // h holds the state after the last token, unrounded; otherwise h ends as anything
+  float* h = nullptr;             // scratch [kStateRows][padded_k]
   std::int64_t token_stride = 0;  // of v, correction and out
   const float* v = nullptr;
   float* correction = nullptr;
-  float* out = nullptr;  // not yet rounded
+  float* out = nullptr;             // not yet rounded
+  const std::byte* next = nullptr;  // the state tile that will be asked for next, as large as this one: fetched meanwhile
 };
 
-// Replays records first..last-1 into up to kStateRows rows of state: hd = h*d; h = fma(c, k, hd).
+// Replays records 0..len-1 into up to kStateRows rows of state: hd = h*d; h = fma(c, k, hd). Where `boundary` is wanted, it gets the
+// state after the first boundary_len of them, rounded; the replay goes on from the unrounded one. A row is read before it is written,
+// so the three tiles may be the same memory.
 struct ReplayRows {
   HeadTokens tokens;  // k and decay are used
-  int first = 0;
-  int last = 0;
+  int len = 0;
+  int boundary_len = 0;
   int rows = 0;
-  float* h = nullptr;                 // [kStateRows][padded_k]
+  StateTile from;
+  StateTile boundary;
+  StateTile to;
+  float* h = nullptr;                 // scratch [2][padded_k]
   std::int64_t token_stride = 0;      // of correction
-  const float* correction = nullptr;  // [token][row], padded like DeltaRows
+  const float* correction = nullptr;  // [token][row]
+  const std::byte* next = nullptr;    // as in DeltaRows
+};
+
+// Keys and queries of one head: widened, normalised, the query scaled, and their dots.
+struct KeysAndQueries {
+  int count = 0;
+  int K = 0;
+  DType dtype = DType::f32;
+  const std::byte* k = nullptr;  // token t's at k + t * k_step
+  const std::byte* q = nullptr;
+  std::int64_t k_step = 0;  // bytes
+  std::int64_t q_step = 0;
+  bool l2norm = true;
+  bool scale_inverse = false;  // q*(inv*scale), kda's order of the product; otherwise (q*inv)*scale
+  float scale = 1;
+  float* k_out = nullptr;  // [count][padded_k]
+  float* q_out = nullptr;
+  float* k_dot_q = nullptr;  // [count]
 };
 
 struct GdnGate {
@@ -95,14 +127,14 @@ struct Kernels {
   // Widening is exact; narrowing rounds to nearest even. dtype: f32, bf16, f16.
   void (*widen)(DType dtype, const void* from, float* to, std::int64_t n);
   void (*narrow)(DType dtype, const float* from, void* to, std::int64_t n);
-  float (*dot)(const float* x, const float* y, int n);            // canonical order
-  void (*scale)(const float* x, float factor, float* to, int n);  // to = x * factor
+  float (*dot)(const float* x, const float* y, int K);  // canonical order; rows of padded_k(K)
   void (*sigmoid)(const float* b, float* beta, int n);
   void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                          // n tokens of one head
   void (*kda_decay)(const KdaGate& gate, const float* raw, const float* dt_bias, float* decay, int n);  // n channels of one token
   void (*silu)(const float* x, float* to, int n);  // x / (1 + exp(-x)), not yet rounded
   void (*conv)(const ConvToken& token);
   void (*short_conv)(const ShortConvToken& token);
+  void (*prepare)(const KeysAndQueries& tokens);
   void (*delta)(const DeltaRows& rows);
   void (*replay)(const ReplayRows& rows);
 };

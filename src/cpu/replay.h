@@ -35,7 +35,7 @@ inline std::int64_t head_tasks(const Layer& layer) { return layer.state.present(
 inline std::int64_t line_tasks(const Layer& layer) { return layer.line.present() ? tiles_of(layer.line.shape[2]) : 0; }
 inline std::int64_t row_tasks(const Layer& layer) { return head_tasks(layer) + line_tasks(layer); }
 
-// Scratch of one worker: a head's records and one tile of rows, or two histories of one tile of channels.
+// Scratch of one worker: a head's records and two rows, or two histories of one tile of channels.
 struct ReplayScratch {
   HeadScratch head;
   float* h = nullptr;
@@ -48,7 +48,7 @@ inline ReplayScratch carve_replay(Carver& carver, const Layer& layer) {
   if (layer.state.present()) {
     const RuleShape shape = shape_of(layer);
     scratch.head = carve_head(carver, shape, layer.gate, record_capacity(layer.gate, layer.records), /*replay=*/true);
-    scratch.h = carver.take<float>(static_cast<std::int64_t>(kStateRows) * shape.k_stride);
+    scratch.h = carver.take<float>(2 * shape.k_stride);
   }
   if (layer.line.present()) {
     const std::int64_t bytes = (layer.conv_taps - 1) * std::int64_t{kConvTile} * size_of(layer.line.dtype);
@@ -75,22 +75,19 @@ inline void replay_head(const Kernels& kernels, const Layer& layer, const Replay
   const HeadTokens records = prepare_records(kernels, gate_rule_of(layer), layer.records, shape, replay.source, head,
                                              static_cast<int>(replay.len), scratch.head);
   for (int first = 0; first < shape.V; first += kStateRows) {
-    const int rows = std::min(kStateRows, shape.V - first);
-    load_rows(kernels, layer.state, replay.source, head, first, rows, scratch.h);
-    const auto run = [&](std::int64_t from, std::int64_t to) {
-      kernels.replay({.tokens = records,
-                      .first = static_cast<int>(from),
-                      .last = static_cast<int>(to),
-                      .rows = rows,
-                      .h = scratch.h,
-                      .token_stride = shape.v_stride,
-                      .correction = scratch.head.correction + first});
-    };
-    run(0, replay.boundary_len);
-    // The boundary gets a rounded copy; the replay goes on from the unrounded state.
-    if (replay.boundary_len > 0) store_rows(kernels, layer.state, replay.boundary, head, first, rows, scratch.h);
-    run(replay.boundary_len, replay.len);
-    store_rows(kernels, layer.state, replay.final, head, first, rows, scratch.h);
+    const bool bounded = replay.boundary_len > 0;
+    const bool last_tile = head + 1 == shape.HV && first + kStateRows >= shape.V;
+    kernels.replay({.tokens = records,
+                    .len = static_cast<int>(replay.len),
+                    .boundary_len = static_cast<int>(replay.boundary_len),
+                    .rows = std::min(kStateRows, shape.V - first),
+                    .from = tile_of(layer.state, replay.source, head, first),
+                    .boundary = bounded ? tile_of(layer.state, replay.boundary, head, first) : StateTile{},
+                    .to = tile_of(layer.state, replay.final, head, first),
+                    .h = scratch.h,
+                    .token_stride = shape.v_stride,
+                    .correction = scratch.head.correction + first,
+                    .next = last_tile ? nullptr : at(layer.state, replay.source, head, first + kStateRows)});
   }
 }
 

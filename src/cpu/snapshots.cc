@@ -1,5 +1,7 @@
 // gated_delta_rule_snapshots on the CPU: windows that leave a state per token. One task is one value head of one row.
 
+#include <algorithm>
+
 #include "cpu/delta_head.h"
 #include "cpu/ops.h"
 
@@ -8,6 +10,18 @@ namespace {
 
 std::int32_t start_block(const Rows& rows, std::int64_t i) {
   return i32_at(rows.state_indices, i, snapshot_start_column(i32_at(rows.num_accepted, i)));
+}
+
+// Token t of prepared ones, by itself.
+HeadTokens one_token(HeadTokens tokens, int t) {
+  const std::int64_t row = static_cast<std::int64_t>(t) * padded_k(tokens.K);
+  tokens.count = 1;
+  tokens.k += row;
+  tokens.q += row;
+  tokens.k_dot_q += t;
+  tokens.decay += tokens.decay_per_channel ? row : t;
+  tokens.beta += t;
+  return tokens;
 }
 
 void run_row_head(const GatedDeltaRuleSnapshotsParams& p, const RuleShape& shape, const Execution& e, std::int64_t i,
@@ -21,27 +35,32 @@ void run_row_head(const GatedDeltaRuleSnapshotsParams& p, const RuleShape& shape
     return;
   }
   const HeadWork work = head_work_of(e, shape, p.inputs.gate, /*fold_capacity=*/0, worker);
-  // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
-  for (int first = 0; first < shape.V; first += kStateRows) {
-    load_rows(e.kernels, p.state, source, head, first, std::min(kStateRows, shape.V - first),
-              work.h + static_cast<std::int64_t>(first) * shape.k_stride);
-  }
-  for (std::int64_t t = 0; t < length; ++t) {
-    const HeadTokens token = prepare_inputs(e.kernels, p.inputs, shape, head, begin + t, 1, work.tokens);
-    const std::int32_t target = i32_at(p.rows.state_indices, i, t);
+  const bool one_chunk = length <= kTokenChunk;
+  for (std::int64_t chunk = 0; chunk < length; chunk += kTokenChunk) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kTokenChunk, length - chunk));
+    const HeadTokens tokens = prepare_inputs(e.kernels, p.inputs, shape, head, begin + chunk, count, work.tokens);
+    // A tile goes through all tokens before the next one: it is read before any snapshot of its rows is written, and stays in cache.
     for (int first = 0; first < shape.V; first += kStateRows) {
-      const int rows = std::min(kStateRows, shape.V - first);
-      float* h = work.h + static_cast<std::int64_t>(first) * shape.k_stride;
-      e.kernels.delta({.tokens = token,
-                       .rows = rows,
-                       .h = h,
-                       .token_stride = shape.v_stride,
-                       .v = work.tokens.v + first,
-                       .correction = work.tokens.correction + first,
-                       .out = work.tokens.out + first});
-      if (!is_null(target, p.rows.null_block_id)) store_rows(e.kernels, p.state, target, head, first, rows, h);
+      for (int t = 0; t < count; ++t) {
+        const std::int32_t target = i32_at(p.rows.state_indices, i, chunk + t);
+        const bool wanted = !is_null(target, p.rows.null_block_id);
+        const std::int64_t at_token = static_cast<std::int64_t>(t) * shape.v_stride + first;
+        // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
+        e.kernels.delta({.tokens = one_token(tokens, t),
+                         .rows = std::min(kStateRows, shape.V - first),
+                         .from = chunk + t == 0 ? tile_of(p.state, source, head, first) : StateTile{},
+                         .to = wanted ? tile_of(p.state, target, head, first) : StateTile{},
+                         .keep = chunk + t + 1 < length,
+                         .h = work.h + (one_chunk ? 0 : static_cast<std::int64_t>(first) * shape.k_stride),
+                         .token_stride = shape.v_stride,
+                         .v = work.tokens.v + at_token,
+                         .correction = work.tokens.correction + at_token,
+                         .out = work.tokens.out + at_token});
+      }
     }
-    store_out(e.kernels, p.out, p.rows, begin + t, head, work.tokens.out);
+    for (int t = 0; t < count; ++t) {
+      store_out(e.kernels, p.out, p.rows, begin + chunk + t, head, work.tokens.out + static_cast<std::int64_t>(t) * shape.v_stride);
+    }
   }
 }
 
