@@ -2,7 +2,7 @@
 // the same tile finds its weights ready.
 //
 // Order within a task, which also makes out == x right: the history is widened into scratch, then the line is updated from the raw
-// inputs, and only then does the first output overwrite an input. Each token's inputs are in scratch before its outputs are stored.
+// inputs, and only then does the first output overwrite an input. The kernel reads a token's channels before it stores them.
 #include <algorithm>
 #include <type_traits>
 
@@ -15,20 +15,22 @@
 namespace recoverssm::cpu {
 namespace {
 
-constexpr int kMaxTaps = 8;
-
 // One worker's scratch.
 struct Scratch {
   TileWeights weights;
-  float* ring;  // [W][kConvTile]: the last W tokens, widened
-  float* out;   // [kConvTile]
-  std::byte* raw;
+  float* window;       // [W-1+kConvBlock][kConvTile]
+  float* sums;         // [kConvTile]
+  std::byte* raw;      // [kConvTile]
+  std::byte* inputs;   // [kConvBlock][kConvTile]: tokens whose channels are not contiguous
+  std::byte* outputs;  // the same
 
   Scratch(Carver& carver, int taps)
       : weights(carver, taps),
-        ring(carver.take<float>(taps * kConvTile)),
-        out(carver.take<float>(kConvTile)),
-        raw(carver.take<std::byte>(kConvTile * kMaxElementSize)) {}
+        window(carver.take<float>((taps - 1 + kConvBlock) * std::int64_t{kConvTile})),
+        sums(carver.take<float>(kConvTile)),
+        raw(carver.take<std::byte>(kConvTile * kMaxElementSize)),
+        inputs(carver.take<std::byte>(kConvBlock * kConvTile * kMaxElementSize)),
+        outputs(carver.take<std::byte>(kConvBlock * kConvTile * kMaxElementSize)) {}
 };
 
 template <class Params>
@@ -53,37 +55,46 @@ void update_line(const Params& p, const LineTile& line, const ConvRow& row, cons
 template <class Params>
 void convolve(const Params& p, const Execution& e, const ConvRow& row, const ConvTile& tile, Scratch& s) {
   const int W = taps_of(p.weight);
-  const auto slot = [&](std::int64_t entry) { return s.ring + entry % W * kConvTile; };  // entry of history ++ inputs
-
   const LineTile line(p.line, row.block, tile.first, tile.channels);
   for (int h = 0; h < W - 1; ++h) {
+    float* entry = s.window + std::ptrdiff_t{h} * kConvTile;
     if (row.has_history) {
-      tile.widen(e.kernels, p.line.dtype, line.position(row.history_start + h), s.raw, slot(h));
+      tile.widen(e.kernels, p.line.dtype, line.position(row.history_start + h), s.raw, entry);
     } else {
-      std::fill_n(slot(h), tile.channels, 0.0F);
+      std::fill_n(entry, tile.channels, 0.0F);
     }
   }
   update_line(p, line, row, tile);
 
-  ConvToken token;
-  token.channels = tile.channels;
-  token.taps = W;
-  token.weight = s.weights.taps;
-  token.bias = p.bias.present() ? s.weights.bias : nullptr;
-  token.silu = p.activation == Activation::silu;
-  token.out = s.out;
-  for (std::int64_t t = 0; t < row.length; ++t) {
-    const std::int64_t global = global_row(p.rows.token_index, row.first + t);
-    tile.widen(e.kernels, p.x.dtype, tile.token(p.x, global), s.raw, slot(W - 1 + t));
-    for (int w = 0; w < W; ++w) token.inputs[w] = slot(t + w);
-    e.kernels.conv(token);
-    tile.narrow(e.kernels, p.out.dtype, s.out, s.raw, tile.token(p.out, global));
+  ConvTokens tokens;
+  tokens.channels = tile.channels;
+  tokens.taps = W;
+  tokens.dtype = p.x.dtype;
+  tokens.out_dtype = p.out.dtype;
+  tokens.window = s.window;
+  tokens.sums = s.sums;
+  tokens.weight = s.weights.taps;
+  tokens.bias = p.bias.present() ? s.weights.bias : nullptr;
+  tokens.silu = p.activation == Activation::silu;
+  const auto token_of = [&](const TensorView& view, std::int64_t t) {
+    return tile.token(view, global_row(p.rows.token_index, row.first + t));
+  };
+  for (std::int64_t first = 0; first < row.length; first += kConvBlock) {
+    tokens.count = static_cast<int>(std::min<std::int64_t>(kConvBlock, row.length - first));
+    tokens.known = static_cast<int>(std::min<std::int64_t>(kConvBlock + kConvAhead, row.length - first));
+    for (int t = 0; t < tokens.known; ++t) {
+      const Run in = token_of(p.x, first + t), out = token_of(p.out, first + t);
+      const std::ptrdiff_t copy = std::ptrdiff_t{t} * kConvTile * kMaxElementSize;
+      tokens.inputs[t] = t < tokens.count ? tile.contiguous(p.x.dtype, in, s.inputs + copy) : in.data;
+      tokens.outputs[t] = t < tokens.count && out.stride != size_of(p.out.dtype) ? s.outputs + copy : out.data;
+    }
+    e.kernels.conv(tokens);
+    for (int t = 0; t < tokens.count; ++t) tile.scatter(p.out.dtype, tokens.outputs[t], token_of(p.out, first + t));
   }
 }
 
 template <class Params>
 void run(const Params& p, const Execution& e) {
-  static_assert(std::extent_v<decltype(ConvToken::inputs)> == kMaxTaps);
   const int W = taps_of(p.weight);
   const std::int64_t C = p.x.shape[1], rows = p.rows.state_indices.shape[0];
   const std::size_t stride = per_worker_bytes<Scratch>(W);

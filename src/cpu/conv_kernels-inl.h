@@ -9,8 +9,11 @@
 #define RECOVERSSM_CPU_CONV_KERNELS_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "arithmetic/gates.h"
 #include "arithmetic/portable.h"
+#include "cpu/convert-inl.h"
 #include "cpu/kernels.h"
 #include "hwy/highway.h"
 
@@ -22,49 +25,60 @@ inline void Silu(const float* x, float* to, int n) {
   for (int i = 0; i < n; ++i) to[i] = arithmetic::silu(x[i]);
 }
 
+// Asks for the rows of a token to come: at model sizes two tokens' rows lie a multiple of the page size apart, where no hardware
+// prefetcher follows.
+HWY_INLINE void PrefetchToken(const ConvTokens& tokens, int t) {
+  if (t >= tokens.known) return;
+  const std::int64_t in_bytes = tokens.channels * size_of(tokens.dtype);
+  const std::int64_t out_bytes = tokens.channels * size_of(tokens.out_dtype);
+  for (std::int64_t at = 0; at < in_bytes; at += 64) __builtin_prefetch(tokens.inputs[t] + at, 0);
+  for (std::int64_t at = 0; at < out_bytes; at += 64) __builtin_prefetch(tokens.outputs[t] + at, 1);
+}
+
 // W is a compile-time number so that the sums stay in registers.
 template <int W>
-void ConvTaps(const ConvToken& token) {
+HWY_INLINE void ConvBlock(const ConvTokens& tokens) {
   static constexpr float kNoBias[kConvTile] = {};  // +0, the sum's start where there is no bias
-  const float* HWY_RESTRICT bias = token.bias != nullptr ? token.bias : kNoBias;
-  const float* HWY_RESTRICT weight = token.weight;
-  float* HWY_RESTRICT out = token.out;
-  const float* inputs[W];
-  for (int w = 0; w < W; ++w) inputs[w] = token.inputs[w];
-  for (int c = 0; c < token.channels; ++c) {
-    float acc = bias[c];
-    for (int w = 0; w < W; ++w) acc = arithmetic::fused_multiply_add(inputs[w][c], weight[w * kConvTile + c], acc);
-    out[c] = acc;
+  const float* HWY_RESTRICT bias = tokens.bias != nullptr ? tokens.bias : kNoBias;
+  const float* HWY_RESTRICT weight = tokens.weight;
+  float* HWY_RESTRICT sums = tokens.sums;
+  for (int t = 0; t < tokens.count; ++t) {
+    PrefetchToken(tokens, t + kConvAhead);
+    const float* HWY_RESTRICT taps = tokens.window + t * kConvTile;
+    Widen(tokens.dtype, tokens.inputs[t], tokens.window + (W - 1 + t) * kConvTile, tokens.channels);
+    for (int c = 0; c < tokens.channels; ++c) {
+      float sum = bias[c];
+      for (int w = 0; w < W; ++w) sum = arithmetic::fused_multiply_add(taps[w * kConvTile + c], weight[w * kConvTile + c], sum);
+      sums[c] = sum;
+    }
+    if (tokens.silu) Silu(sums, sums, tokens.channels);
+    Narrow(tokens.out_dtype, sums, tokens.outputs[t], tokens.channels);
+  }
+  if (tokens.known == tokens.count) return;
+  for (int h = 0; h < W - 1; ++h) {
+    std::copy_n(tokens.window + (tokens.count + h) * kConvTile, tokens.channels, tokens.window + h * kConvTile);
   }
 }
 
-inline void Conv(const ConvToken& token) {
-  switch (token.taps) {
+inline void Conv(const ConvTokens& tokens) {
+  switch (tokens.taps) {
     case 2:
-      ConvTaps<2>(token);
-      break;
+      return ConvBlock<2>(tokens);
     case 3:
-      ConvTaps<3>(token);
-      break;
+      return ConvBlock<3>(tokens);
     case 4:
-      ConvTaps<4>(token);
-      break;
+      return ConvBlock<4>(tokens);
     case 5:
-      ConvTaps<5>(token);
-      break;
+      return ConvBlock<5>(tokens);
     case 6:
-      ConvTaps<6>(token);
-      break;
+      return ConvBlock<6>(tokens);
     case 7:
-      ConvTaps<7>(token);
-      break;
+      return ConvBlock<7>(tokens);
     case 8:
-      ConvTaps<8>(token);
-      break;
+      return ConvBlock<8>(tokens);
     default:
       return;  // refused by the contract
   }
-  if (token.silu) Silu(token.out, token.out, token.channels);
 }
 
 // Any number of taps, so tap by tap over a tile of sums; from +0, product and sum rounding separately.

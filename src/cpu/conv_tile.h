@@ -29,23 +29,28 @@ struct ConvTile {
   // This tile of row `row` of a [rows, C] tensor.
   Run token(const TensorView& view, std::int64_t row) const { return {at(view, row, first), view.stride[1] * size_of(view.dtype)}; }
 
-  void widen(const Kernels& kernels, DType dtype, Run from, std::byte* raw, float* to) const {
+  // The channels of a run side by side: the run itself, or a copy in `copy`.
+  const std::byte* contiguous(DType dtype, Run from, std::byte* copy) const {
     const std::int64_t size = size_of(dtype);
-    if (from.stride != size) {
-      copy_elements(from.data, from.stride, raw, size, channels, size);
-      from.data = raw;
-    }
-    kernels.widen(dtype, from.data, to, channels);
+    if (from.stride == size) return from.data;
+    copy_elements(from.data, from.stride, copy, size, channels, size);
+    return copy;
+  }
+
+  // The way back: nothing to do where `from` is the run itself.
+  void scatter(DType dtype, const std::byte* from, Run to) const {
+    const std::int64_t size = size_of(dtype);
+    if (from != to.data) copy_elements(from, size, to.data, to.stride, channels, size);
+  }
+
+  void widen(const Kernels& kernels, DType dtype, Run from, std::byte* raw, float* to) const {
+    kernels.widen(dtype, contiguous(dtype, from, raw), to, channels);
   }
 
   void narrow(const Kernels& kernels, DType dtype, const float* from, std::byte* raw, Run to) const {
-    const std::int64_t size = size_of(dtype);
-    if (to.stride == size) {
-      kernels.narrow(dtype, from, to.data, channels);
-    } else {
-      kernels.narrow(dtype, from, raw, channels);
-      copy_elements(raw, size, to.data, to.stride, channels, size);
-    }
+    std::byte* narrowed = to.stride == size_of(dtype) ? to.data : raw;
+    kernels.narrow(dtype, from, narrowed, channels);
+    scatter(dtype, narrowed, to);
   }
 };
 

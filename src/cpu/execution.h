@@ -73,19 +73,19 @@ void parallel_for(const Execution& e, std::int64_t tasks, F&& f) {
     for (std::int64_t task = 0; task < tasks; ++task) f(task, 0);
     return;
   }
-  struct Body {
+  struct Pieces {
     std::remove_reference_t<F>& f;
     std::int64_t tasks, pieces;
-  } body = {f, tasks, pieces_of(tasks, e.parallel.workers)};
+  } pieces = {f, tasks, pieces_of(tasks, e.parallel.workers)};
   e.parallel.run(
-      e.parallel.self, body.pieces,
+      e.parallel.self, pieces.pieces,
       [](void* context, std::int64_t piece, int worker) {
         const ScopedFpMode mode;
-        const Body& body = *static_cast<Body*>(context);
+        const Pieces& body = *static_cast<Pieces*>(context);
         const std::int64_t end = share_of(body.tasks, piece + 1, body.pieces);
         for (std::int64_t task = share_of(body.tasks, piece, body.pieces); task < end; ++task) body.f(task, worker);
       },
-      &body);
+      &pieces);
 }
 
 // Hands out aligned pieces of scratch memory. With a null base it only measures, so that a size and its use are one piece of code.

@@ -9,18 +9,26 @@
 
 namespace recoverssm::cpu {
 
-// Channels a convolution kernel handles at once; scratch rows have this stride.
-constexpr int kConvTile = 256;
+// Channels and tokens a convolution kernel handles at once; scratch rows of channels have the stride kConvTile.
+constexpr int kConvTile = 512;
+constexpr int kConvBlock = 8;
+constexpr int kConvAhead = 2;  // tokens whose rows are asked for beforehand
 
-// One token of a causal convolution over `channels` channels.
-struct ConvToken {
-  int channels = 0;               // <= kConvTile
-  int taps = 0;                   // W
-  const float* inputs[8] = {};    // inputs[w]: the token w taps from the oldest, widened
+// A few tokens of a causal convolution over `channels` channels.
+struct ConvTokens {
+  int channels = 0;  // <= kConvTile
+  int taps = 0;      // W
+  int count = 0;     // tokens, <= kConvBlock
+  int known = 0;     // count, or more: rows of tokens that come with the next call, for which the window moves on
+  DType dtype = DType::f32;
+  DType out_dtype = DType::f32;
+  const std::byte* inputs[kConvBlock + kConvAhead] = {};  // token t's channels, contiguous
+  std::byte* outputs[kConvBlock + kConvAhead] = {};       // as inputs; outputs[t] may be inputs[t]
+  float* window = nullptr;        // [W-1+kConvBlock][kConvTile]: the W-1 tokens before, widened; the rest is scratch
+  float* sums = nullptr;          // scratch [kConvTile]
   const float* weight = nullptr;  // [W][kConvTile]
   const float* bias = nullptr;    // [channels] or null
   bool silu = false;
-  float* out = nullptr;  // [channels], not yet rounded to T
 };
 
 // One token of a short convolution: the dilated sum, before its rounding to T. inputs and weight as above, any number of taps.
@@ -132,7 +140,7 @@ struct Kernels {
   void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                          // n tokens of one head
   void (*kda_decay)(const KdaGate& gate, const float* raw, const float* dt_bias, float* decay, int n);  // n channels of one token
   void (*silu)(const float* x, float* to, int n);  // x / (1 + exp(-x)), not yet rounded
-  void (*conv)(const ConvToken& token);
+  void (*conv)(const ConvTokens& tokens);
   void (*short_conv)(const ShortConvToken& token);
   void (*prepare)(const KeysAndQueries& tokens);
   void (*delta)(const DeltaRows& rows);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/kernels.h"
 #include "recoverssm/conv.hpp"
 #include "support/call.h"
 #include "support/convert.h"
@@ -23,6 +24,7 @@ using recoverssm::CausalConv1dWindowParams;
 using recoverssm::DType;
 using recoverssm::LineKind;
 using recoverssm::TensorView;
+using recoverssm::cpu::kConvTile;
 using support::How;
 using support::Pick;
 using support::RowSet;
@@ -112,7 +114,7 @@ inline Conv random_conv(Pick& pick, const ConvOptions& options) {
   conv.kind = pick.one_of({LineKind::rolled, LineKind::anchored});
   conv.activation = pick.one_of({Activation::none, Activation::silu});
   const DType T = pick.one_of({DType::f32, DType::bf16, DType::f16});
-  const int W = pick.between(2, 8), C = pick.chance(20) ? pick.between(255, 520) : pick.between(1, 9);
+  const int W = pick.between(2, 8), C = pick.chance(20) ? pick.between(kConvTile - 1, 2 * kConvTile + 1) : pick.between(1, 9);
   const int S = options.window ? pick.between(1, 5) : 0;
 
   support::RowOptions rows;

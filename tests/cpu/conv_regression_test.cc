@@ -216,7 +216,7 @@ TEST(ConvRegression, WorkspaceContentsMeanNothing) {
   const Tensor x = support::dense(DType::bf16, {2, 5}), line = support::dense(DType::bf16, {2, 3, 5});
   x.fill(2.0);
   line.fill(1.0);
-  alignas(recoverssm::kWorkspaceAlignment) static std::byte memory[1 << 16];
+  alignas(recoverssm::kWorkspaceAlignment) static std::byte memory[1 << 18];
   recoverssm::Launch launch;
   launch.workspace = {memory, sizeof memory};
   for (const double weight : {1.0, 3.0, -1.0}) {
@@ -234,7 +234,7 @@ TEST(ConvRegression, WorkspaceContentsMeanNothing) {
 
 // Traffic of the rows really processed: a live row, an empty one, a null one.
 TEST(ConvCounters, CountLiveRows) {
-  constexpr int kW = 4, kC = 300, kPosition = kC * 2;
+  constexpr int kW = 4, kC = 600, kPosition = kC * 2;
   const auto counted = [&](bool window, LineKind kind, int accepted, bool initial) {
     RowSet rows;
     rows.add(3, 1);

@@ -56,7 +56,7 @@ ShortConv random_short_conv(Pick& pick) {
   conv.kind = pick.one_of({LineKind::plain, LineKind::rolled, LineKind::anchored});
   const bool window = conv.kind != LineKind::plain;
   const DType T = pick.one_of({DType::f32, DType::bf16, DType::f16});
-  const int Kc = pick.between(2, 5), C = pick.chance(15) ? pick.between(255, 300) : pick.between(1, 9);
+  const int Kc = pick.between(2, 5), C = pick.chance(15) ? pick.between(kConvTile - 1, 2 * kConvTile + 1) : pick.between(1, 9);
   conv.dilation = pick.between(1, 4);
   support::RowOptions rows;
   rows.capacity = window ? pick.between(1, 5) : 0;

@@ -233,7 +233,7 @@ TEST(Lazy, MaterializeMovesAnchoredLinesOnly) {
   property(60, [](Pick& pick) {
     const RuleShape shape = random_rule_shape(pick);
     const RuleWeights weights = random_weights(pick, shape);
-    const int S = pick.between(1, 6), W = pick.between(2, 6), C = pick.between(1, 300);
+    const int S = pick.between(1, 6), W = pick.between(2, 6), C = pick.between(1, 600);
     const bool anchored = pick.chance(50);
     const RulePool pool = random_pool(pick, shape, 3, S);
     const Tensor line = strided(pick, shape.T, {3, W - 1 + S, C}, 0);

@@ -18,7 +18,7 @@ TEST(ShortConv, MatchesTheReference) {
   property(400, [](Pick& pick) {
     const LineKind kind = pick.one_of({LineKind::plain, LineKind::rolled, LineKind::anchored});
     const bool window = kind != LineKind::plain;
-    const int C = pick.chance(30) ? pick.one_of({31, 64, 257}) : pick.between(1, 30);
+    const int C = pick.chance(30) ? pick.one_of({31, 64, 513, 1100}) : pick.between(1, 30);
     const int taps = pick.between(2, 6);
     const int dilation = pick.between(1, 4);
     const int history = (taps - 1) * dilation;
