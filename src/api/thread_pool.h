@@ -2,9 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -26,16 +24,17 @@ class ThreadPool {
   void work(int worker);
   void take_tasks(int worker);
 
-  std::mutex mutex_;
-  std::condition_variable start_, done_;
-  std::uint64_t round_ = 0;  // one a run; threads sleep until it changes
-  int busy_ = 0;             // threads still in this round
+  const int looks_;
+  std::vector<std::thread> threads_;
+  std::atomic<std::uint32_t> round_{0};  // one more for every run
+  std::atomic<int> busy_{0};             // threads that have not finished the present round
+  std::atomic<std::int64_t> next_{0};    // task to take next
+
+  // Written between rounds only.
   bool stop_ = false;
   std::int64_t tasks_ = 0;
   ParallelFor::Body body_ = nullptr;
   void* context_ = nullptr;
-  std::atomic<std::int64_t> next_{0};
-  std::vector<std::thread> threads_;
 };
 
 }  // namespace recoverssm
