@@ -18,5 +18,6 @@ enum Exit : int {
 // Add a subcommand to the command. When it has been chosen, the function pointed to by the result runs it and returns the exit code.
 std::function<int()> add_replay(CLI::App& app);
 std::function<int()> add_info(CLI::App& app);
+std::function<int()> add_bench(CLI::App& app);
 
 }  // namespace recoverssm::cli

@@ -14,12 +14,14 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   const std::function<int()> replay = cli::add_replay(app);
   const std::function<int()> info = cli::add_info(app);
+  const std::function<int()> bench = cli::add_bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? cli::kOk : cli::kUsage;
   }
   try {
+    if (app.got_subcommand("bench")) return bench();
     return app.got_subcommand("replay") ? replay() : info();
   } catch (const std::exception& error) {
     fmt::print(stderr, "recoverssm: {}\n", error.what());

@@ -1,0 +1,170 @@
+#include "bench/cases.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace recoverssm::bench {
+namespace {
+
+constexpr int kPrefill = 2048;
+
+// clang-format off
+// op, variant, build, bound, work, gates, rows, tokens, layers, waiting
+const std::vector<Case> kCases = {
+    {"split_projections", "", build_split_projections, Bound::copy, Work::none, Gates::none, 8, 4, 1, 0},
+    {"causal_conv1d", "prefill", build_conv, Bound::copy, Work::none, Gates::none, 1, kPrefill, 1, 0},
+    {"causal_conv1d", "decode", build_conv, Bound::copy, Work::none, Gates::none, 8, 1, 1, 0, {.fixed_tokens = true}},
+    {"causal_conv1d_window", "rolled", build_conv_window, Bound::copy, Work::none, Gates::none, 8, 4, 1, 0},
+    {"causal_conv1d_window", "anchored", build_conv_window, Bound::copy, Work::none, Gates::none, 8, 4, 1, 0, {.line_kind = LineKind::anchored}},
+    {"gated_delta_rule", "decode", build_rule, Bound::read, Work::keep, Gates::both, 8, 1, 1, 0, {.fixed_tokens = true}},
+    {"gated_delta_rule", "prefill", build_rule, Bound::issue, Work::keep, Gates::both, 1, kPrefill, 1, 0},
+    {"gated_delta_rule_snapshots", "t4", build_snapshots, Bound::copy, Work::keep, Gates::both, 8, 4, 1, 0},
+    {"gated_delta_rule_verify", "t2", build_verify, Bound::read_or_issue, Work::verify, Gates::both, 8, 2, 1, 0},
+    {"gated_delta_rule_verify", "t4", build_verify, Bound::read_or_issue, Work::verify, Gates::both, 8, 4, 1, 0},
+    {"gated_delta_rule_verify", "t8", build_verify, Bound::read_or_issue, Work::verify, Gates::both, 8, 8, 1, 0},
+    {"gated_delta_rule_verify", "lazy", build_verify, Bound::read, Work::verify, Gates::both, 8, 4, 1, 3},
+    {"commit_plan", "", build_commit_plan, Bound::none, Work::none, Gates::none, 8, 4, 1, 0},
+    {"commit_plan_groups", "", build_commit_plan_groups, Bound::none, Work::none, Gates::none, 8, 4, 3, 0},
+    {"commit", "in_place", build_commit, Bound::copy, Work::replay, Gates::both, 8, 4, 12, 3},
+    {"commit", "boundary", build_commit, Bound::copy, Work::replay, Gates::both, 8, 4, 12, 3, {.boundary = true}},
+    {"materialize", "", build_materialize, Bound::copy, Work::replay, Gates::both, 8, 4, 12, 3},
+    {"align_move", "", build_align_move, Bound::copy, Work::none, Gates::none, 8, 4, 12, 0},
+    {"align_advance", "", build_align_advance, Bound::none, Work::none, Gates::none, 8, 4, 1, 0},
+    {"short_conv", "prefill", build_short_conv, Bound::copy, Work::none, Gates::none, 1, kPrefill, 1, 0},
+    {"short_conv", "window", build_short_conv_window, Bound::copy, Work::none, Gates::none, 8, 4, 1, 0},
+    {"gdn_attention", "decode", build_attention_plain, Bound::read, Work::keep, Gates::none, 8, 1, 1, 0, {.fixed_tokens = true}},
+    {"gdn_attention", "verify", build_attention_windows, Bound::read_or_issue, Work::verify, Gates::none, 8, 4, 1, 0},
+};
+// clang-format on
+
+std::string name_of(const Case& row, Gate gate) {
+  std::string name = row.op;
+  if (*row.variant != '\0') name += std::string(".") + row.variant;
+  if (row.gates == Gates::both) name += gate == Gate::gdn ? ".gdn" : ".kda";
+  return name;
+}
+
+// A variant named after its number of tokens says the number that runs.
+std::string with_tokens(std::string name, const Case& row, int tokens) {
+  const std::string of_table = fmt::format(".t{}", row.tokens);
+  if (tokens != row.tokens && of_table == std::string(".") + row.variant) {
+    name.replace(name.find(of_table), of_table.size(), fmt::format(".t{}", tokens));
+  }
+  return name;
+}
+
+Job job_of(const Case& row, Gate gate, const Options& options) {
+  Job job{&row, name_of(row, gate), {}};
+  Shape& s = job.shape;
+  s.rows = options.rows.value_or(row.rows);
+  s.tokens = row.extras.fixed_tokens ? row.tokens : options.tokens.value_or(row.tokens);
+  s.layers = row.layers > 1 ? options.layers.value_or(row.layers) : 1;
+  s.waiting = std::min(row.waiting, s.tokens);
+  s.boundary = row.extras.boundary;
+  s.line_kind = row.extras.line_kind;
+  s.gate = gate;
+  s.H = options.heads;
+  s.HV = options.value_heads;
+  s.K = options.k;
+  s.V = options.v;
+  s.W = options.taps;
+  s.activation = options.activation;
+  s.state = options.state;
+  job.name = with_tokens(job.name, row, s.tokens);
+  return job;
+}
+
+Status check(const Job& job) {
+  Arena nothing;
+  return job.row->build(job.shape, nothing)->check();
+}
+
+}  // namespace
+
+const char* name_of(Size size) { return size == Size::beyond_cache ? "beyond-cache" : "in-cache"; }
+
+const std::vector<Case>& case_table() { return kCases; }
+
+bool matches(const std::string& glob, const Case& row, const std::string& name) {
+  const std::string with_variant = std::string(row.op) + "." + row.variant;
+  for (const std::string& candidate : {name, std::string(row.op), with_variant}) {
+    if (::fnmatch(glob.c_str(), candidate.c_str(), 0) == 0) return true;
+  }
+  return false;
+}
+
+std::vector<Job> jobs_of(const Options& options) {
+  std::vector<bool> used(options.ops.size());
+  std::vector<Job> jobs;
+  for (const Case& row : kCases) {
+    for (const Gate gate : {Gate::gdn, Gate::kda}) {
+      if (gate == Gate::kda && row.gates == Gates::none) continue;
+      bool wanted = options.ops.empty();
+      for (std::size_t i = 0; i < options.ops.size(); ++i) {
+        if (!matches(options.ops[i], row, name_of(row, gate))) continue;
+        used[i] = wanted = true;
+      }
+      if (!wanted || (row.gates == Gates::both && options.gate.value_or(gate) != gate)) continue;
+      jobs.push_back(job_of(row, gate, options));
+      if (const Status status = check(jobs.back()); !status.ok()) throw Error({status.kind, "bench: " + status.message});
+    }
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) throw Error({ErrorKind::invalid_argument, "bench: --op " + options.ops[i] + " names no case; --list shows them"});
+  }
+  return jobs;
+}
+
+std::size_t bytes_of(const Job& job) {
+  Arena measure;
+  job.row->build(job.shape, measure);
+  return measure.used();
+}
+
+Job in_cache(Job job, std::size_t budget, int threads) {
+  constexpr int kFewTokens = 16;
+  Shape& s = job.shape;
+  const auto fits = [&] { return bytes_of(job) <= budget; };
+  if (!fits()) s.layers = 1;
+  while (!fits() && s.rows / 2 >= threads) s.rows /= 2;
+  while (!fits() && s.tokens / 2 >= kFewTokens) s.tokens /= 2;
+  while (!fits() && s.H % 2 == 0) {
+    s.H /= 2;
+    s.HV /= 2;
+  }
+  return job;
+}
+
+std::size_t sets_beyond_cache(std::size_t set_bytes, std::size_t cache_bytes) {
+  return set_bytes == 0 ? 1 : 2 * cache_bytes / set_bytes + 1;
+}
+
+std::int64_t issue_slots(const Job& job) {
+  const Shape& s = job.shape;
+  const std::int64_t elements = std::int64_t{s.rows} * s.layers * s.HV * s.V * s.K;
+  switch (job.row->work) {
+    case Work::keep:
+      return elements * slots_per_element(s.tokens, s.waiting, true);
+    case Work::verify:
+      return elements * slots_per_element(s.tokens, s.waiting, false);
+    case Work::replay:
+      return elements * slots_per_element(0, s.waiting, true);
+    case Work::none:
+      break;
+  }
+  return 0;
+}
+
+std::string text_of(const Job& job) {
+  const Shape& s = job.shape;
+  std::string text = fmt::format("{} row{} x {}", s.rows, s.rows == 1 ? "" : "s", s.tokens);
+  if (job.row->layers > 1)
+    text += fmt::format(", {} {}{}", s.layers, job.row->bound == Bound::none ? "group" : "layer", s.layers == 1 ? "" : "s");
+  if (s.waiting > 0) text += fmt::format(", {} records", s.waiting);
+  if (job.row->bound == Bound::none) return text;
+  return text + fmt::format(", H {} HV {} K {} V {}", s.H, s.HV, s.K, s.V);
+}
+
+}  // namespace recoverssm::bench

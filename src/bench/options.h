@@ -1,0 +1,32 @@
+// What `recoverssm bench` is asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "recoverssm/recoverssm.hpp"
+
+namespace recoverssm::bench {
+
+// beyond_cache: the data sets of a case together take more than twice the last-level cache, and every call runs on the next one.
+// in_cache: one set of about half of the second-level caches of the cores in use.
+enum class Size { beyond_cache, in_cache };
+
+const char* name_of(Size size);  // "beyond-cache", "in-cache"
+
+struct Options {
+  std::vector<std::string> ops;             // globs over case names; a name without a dot means the whole operation. Empty: all
+  std::optional<int> rows, tokens, layers;  // in place of the case table's; tokens: not of decode cases
+  int heads = 16, value_heads = 48, k = 128, v = 128, taps = 4;
+  DType activation = DType::bf16, state = DType::f32;
+  std::optional<Gate> gate;     // absent: both, where a case has a gate
+  std::vector<Target> targets;  // empty: all of this machine, widest first
+  std::vector<int> threads;     // empty: 1 and one a core
+  std::vector<Size> sizes = {Size::beyond_cache, Size::in_cache};
+  double min_time = 0.1;  // seconds a repetition
+  int repetitions = 5;
+  double memory_gib = 4;  // most that the data sets of one case may take
+};
+
+}  // namespace recoverssm::bench

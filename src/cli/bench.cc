@@ -1,0 +1,183 @@
+// recoverssm bench: how fast the operations run here, held against what the machine can do.
+#include "bench/bench.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "bench/report.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+
+namespace recoverssm::cli {
+namespace {
+
+struct Arguments {
+  bench::Options options;
+  std::string json, csv;  // paths; "-": stdout, for JSON only
+  bool list = false;
+};
+
+const std::map<std::string, DType> kDTypes = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
+const std::map<std::string, Target> kTargets = {
+    {"best", Target::best}, {"portable", Target::portable}, {"avx2", Target::avx2}, {"avx512", Target::avx512}};
+const std::map<std::string, Gate> kGates = {{"gdn", Gate::gdn}, {"kda", Gate::kda}};
+
+template <class Value>
+std::vector<std::string> words(const std::map<std::string, Value>& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
+// The words of this process's command line, as they would be typed again.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  for (std::string word; std::getline(file, word, '\0');) {
+    const bool plain = word.find_first_of(" *?[]'\"$&|;<>()\\") == std::string::npos && !word.empty();
+    line += (line.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  return line;
+}
+
+void print_list(const bench::Options& options) {
+  for (const bench::Job& job : bench::jobs_of(options)) fmt::print("{:<34}{}\n", job.name, bench::text_of(job));
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return true;
+  fmt::print(stderr, "recoverssm bench: cannot write {}: {}\n", path, std::strerror(errno));
+  return false;
+}
+
+int run(const Arguments& arguments) {
+  if (arguments.list) {
+    print_list(arguments.options);
+    return kOk;
+  }
+  const bool only_json = arguments.json == "-";
+  FILE* people = only_json ? stderr : stdout;
+  fmt::print(people, "{}", bench::hardware_lines(bench::read_hardware()));
+  ProgressBar bar(1);
+  std::string csv = bench::csv_header();
+  bool table = false;
+  bench::Listener listener;
+  listener.progress = [&](const std::string& what, std::size_t done, std::size_t total) {
+    bar.show(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(total, 1)), what);
+  };
+  listener.ceilings = [&](const bench::Ceilings& ceilings) {
+    bar.clear();
+    fmt::print(people, "{}", bench::ceiling_lines(ceilings));
+    std::fflush(people);
+  };
+  listener.result = [&](const bench::Result& result) {
+    bar.clear();
+    if (!std::exchange(table, true)) fmt::print(people, "{}", bench::table_header());
+    fmt::print(people, "{}", bench::table_line(result));
+    std::fflush(people);
+    csv += bench::csv_line(result);
+  };
+  const bench::Report report = bench::run(arguments.options, listener);
+  bar.clear();
+  bool written = true;
+  if (only_json) {
+    const std::string text = text_of(bench::to_json(report, command_line()));
+    written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  } else if (!arguments.json.empty()) {
+    written = write_file(arguments.json, text_of(bench::to_json(report, command_line())));
+  }
+  if (!arguments.csv.empty()) written = write_file(arguments.csv, csv) && written;
+  return written ? kOk : kNotWritten;
+}
+
+// An option whose value is a word of a map.
+template <class Value, class Set>
+CLI::Option* add_word(CLI::App* command, const char* name, const std::map<std::string, Value>& map, const char* help, Set set) {
+  return command
+      ->add_option_function<std::string>(
+          name, [&map, set](const std::string& word) { set(map.at(word)); }, help)
+      ->check(CLI::IsMember(words(map)));
+}
+
+}  // namespace
+
+std::function<int()> add_bench(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  bench::Options& o = arguments->options;
+  CLI::App* command = app.add_subcommand("bench", "Measure the operations against this machine's copy, read and FMA limits");
+  const CLI::Range positive(1, 1 << 20);
+  command->add_option("--op", o.ops, "Operation, case, or glob over either (repeatable); all")
+      ->type_name("GLOB")
+      ->expected(1)
+      ->take_all();
+  command->add_flag("--list", arguments->list, "List the cases and leave");
+  command->add_option("--rows", o.rows, "Rows of a call, in place of the case's")->check(positive);
+  command->add_option("--tokens", o.tokens, "Tokens a row, in place of the case's (decode: always 1)")->check(positive);
+  command->add_option("--layers", o.layers, "Layers, in place of the case's, where a call takes several")->check(positive);
+  command->add_option("--heads", o.heads, "Query and key heads, H")->check(positive)->capture_default_str();
+  command->add_option("--value-heads", o.value_heads, "Value heads, HV, a multiple of H")->check(positive)->capture_default_str();
+  command->add_option("--k", o.k, "Key head size, K")->check(positive)->capture_default_str();
+  command->add_option("--v", o.v, "Value head size, V")->check(positive)->capture_default_str();
+  command->add_option("--taps", o.taps, "Convolution taps, W")->check(positive)->capture_default_str();
+  add_word(command, "--state-dtype", kDTypes, "Dtype of states", [&o](DType d) { o.state = d; })->default_str("f32");
+  add_word(command, "--dtype", kDTypes, "Dtype of activations", [&o](DType d) { o.activation = d; })->default_str("bf16");
+  add_word(command, "--gate", kGates, "Only this gate; both", [&o](Gate gate) { o.gate = gate; });
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--target",
+          [&o](const std::vector<std::string>& names) {
+            for (const std::string& name : names) o.targets.push_back(kTargets.at(name));
+          },
+          "Instruction set (repeatable); all of this machine")
+      ->check(CLI::IsMember(words(kTargets)))
+      ->expected(1)
+      ->take_all();
+  command->add_option("--threads", o.threads, "Threads, each pinned to a core (repeatable); 1 and one a core")
+      ->check(positive)
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option_function<std::string>(
+          "--size",
+          [&o](const std::string& name) {
+            if (name != "both") o.sizes = {name == "in-cache" ? bench::Size::in_cache : bench::Size::beyond_cache};
+          },
+          "Data beyond the last-level cache, in cache, or both")
+      ->check(CLI::IsMember({"beyond-cache", "in-cache", "both"}))
+      ->default_str("both");
+  command->add_option("--min-time", o.min_time, "Seconds of a repetition")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--repetitions", o.repetitions, "Repetitions, of which the median is reported; fewer for slow calls")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")
+      ->check(CLI::PositiveNumber)
+      ->type_name("GIB")
+      ->capture_default_str();
+  command->add_option("--json", arguments->json, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
+      ->type_name("REPORT");
+  command->add_option("--csv", arguments->csv, "Write a line a result to this file")->type_name("FILE");
+  command->footer(
+      "Exit codes: 0 measured, 1 an operation or the machine refused, 64 wrong command line, 74 a report could not be written.\n"
+      "Example:\n  recoverssm bench --op 'gated_delta_rule_verify*' --target best --threads 2 --size beyond-cache");
+  return [arguments] {
+    try {
+      return run(*arguments);
+    } catch (const Error& error) {
+      fmt::print(stderr, "recoverssm {}\n", error.what());
+      return static_cast<int>(error.kind() == ErrorKind::unsupported        ? kUnavailable
+                              : error.kind() == ErrorKind::invalid_argument ? kUsage
+                                                                            : kFailed);
+    }
+  };
+}
+
+}  // namespace recoverssm::cli
