@@ -15,10 +15,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kTaskFloats = std::int64_t{1} << 20;  // beyond the cache: 4 MiB a task, whoever is free takes the next
-constexpr std::int64_t kGrain = 2048;                        // floats; every kernel takes a multiple of it
-constexpr int kPasses = 3;
-constexpr int kMorePasses = 8;      // of the best variant, so that the luck of a moment decides less
+constexpr std::int64_t kGrain = 2048;  // floats; every kernel takes a multiple of it
+// Beyond the cache a task is about 1 MiB, whoever is free takes the next, and a pass 64 of them. No power of two: streams would meet in
+// the same sets of the caches.
+constexpr std::int64_t kPieceFloats = 129 * kGrain;
+constexpr std::int64_t kPassPieces = 64;
+constexpr int kPasses = 5;
+constexpr int kMorePasses = 40;     // of the best variant, so that the luck of a moment decides less
 constexpr double kShortest = 2e-3;  // seconds of a pass in cache
 constexpr int kStreams[] = {1, 2, 4, 8};
 constexpr int kPrefetch[] = {0, 1024, 4096};
@@ -30,53 +33,55 @@ volatile float result_sink;  // what was read and summed is used
 
 class Meter {
  public:
-  Meter(PinnedPool& pool, Size size, float* memory, std::int64_t n) : pool_(pool), size_(size), memory_(memory) {
-    // In cache a piece stays with whoever took it, for all repeats.
-    const std::int64_t threads = pool.workers();
-    piece_ = size == Size::in_cache ? n / threads / kGrain * kGrain : std::min(kTaskFloats, n / threads / kGrain * kGrain);
-    pieces_ = size == Size::in_cache ? threads : n / piece_;
+  Meter(PinnedPool& pool, Size size, float* memory, std::int64_t n)
+      : pool_(pool), in_cache_(size == Size::in_cache), memory_(memory) {
+    const std::int64_t share = n / pool.workers() / kGrain * kGrain;
+    piece_ = in_cache_ ? share : std::min(kPieceFloats, share);
+    pieces_ = n / piece_;
+    // In cache a piece stays with whoever took it, for all repeats. Beyond the cache every pass goes on where the last one stopped, so
+    // that a pass is short, which suits the best of several, and still finds nothing in cache.
+    pass_pieces_ = in_cache_ ? pieces_ : std::min(kPassPieces, pieces_);
   }
-
-  std::int64_t floats() const { return piece_ * pieces_; }
 
   // Bytes a second of the fastest pass; a piece of n floats moves n * bytes_per_float.
   double rate(double bytes_per_float, const Piece& piece, int passes = kPasses) {
     std::int64_t repeats = 1;
     double best = pass(piece, repeats);
-    if (size_ == Size::in_cache) {
-      while (best < kShortest) {
-        repeats *= 2;
-        best = pass(piece, repeats);
-      }
+    while (in_cache_ && best < kShortest) {
+      repeats *= 2;
+      best = pass(piece, repeats);
     }
     for (int i = 1; i < passes; ++i) best = std::min(best, pass(piece, repeats));
-    return bytes_per_float * static_cast<double>(floats() * repeats) / best;
+    return bytes_per_float * static_cast<double>(piece_ * pass_pieces_ * repeats) / best;
   }
 
  private:
   struct Round {
     const Meter* meter;
     const Piece* piece;
-    std::int64_t repeats;
+    std::int64_t first, repeats;
   };
 
   double pass(const Piece& piece, std::int64_t repeats) {
-    Round round{this, &piece, repeats};
+    Round round{this, &piece, next_, repeats};
+    next_ = (next_ + pass_pieces_) % pieces_;
     const auto start = Clock::now();
     pool_.run(
-        pieces_,
+        pass_pieces_,
         [](void* context, std::int64_t task, int) {
           const Round& r = *static_cast<Round*>(context);
-          for (std::int64_t i = 0; i < r.repeats; ++i) (*r.piece)(r.meter->memory_ + task * r.meter->piece_, r.meter->piece_);
+          const Meter& m = *r.meter;
+          float* at = m.memory_ + (r.first + task) % m.pieces_ * m.piece_;
+          for (std::int64_t i = 0; i < r.repeats; ++i) (*r.piece)(at, m.piece_);
         },
         &round);
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
   PinnedPool& pool_;
-  Size size_;
+  bool in_cache_;
   float* memory_;
-  std::int64_t piece_ = 0, pieces_ = 0;
+  std::int64_t piece_ = 0, pieces_ = 0, pass_pieces_ = 0, next_ = 0;
 };
 
 const Sample& best_of(const std::vector<Sample>& samples) {
@@ -125,7 +130,7 @@ double issue_rate(PinnedPool& pool, Target target) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   double best = pass();
-  while (best < 5e-3) {
+  while (best < kShortest) {
     round.rounds *= 2;
     best = pass();
   }
