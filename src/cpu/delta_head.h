@@ -39,6 +39,13 @@ inline HeadWork head_work_of(const Execution& e, const RuleShape& shape, Gate ga
   return carve_head_work(carver, shape, gate, fold_capacity);
 }
 
+// Before the first head of a call: scratch starts with any contents.
+inline void forget_keys(const Execution& e, const RuleShape& shape, Gate gate, std::int64_t fold_capacity) {
+  for (int worker = 0; worker < workers_of(e); ++worker) {
+    *head_work_of(e, shape, gate, fold_capacity, worker).tokens.keys_of = kNoKeys;
+  }
+}
+
 // Folds a block's waiting records into its state as it is stored, so that what follows starts from the rounded state.
 inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadWork& work,
                       const StateTile& tile, int first, int rows) {

@@ -25,21 +25,25 @@ namespace recoverssm::cpu::HWY_NAMESPACE {
 constexpr int kRowGroup = kLanes / 2;  // state rows that run together
 static_assert(kStateRows % kRowGroup == 0);
 
-// Where the first token of a call finds its state: in scratch already, or in the state itself.
+// Where the first token of a call finds its state: in scratch already, or in the state itself. kStride: elements a row, 0 if only
+// known when running.
+template <int kStride>
 struct ScratchRows {
   const float* h;
   int stride;
-  HWY_INLINE Floats operator()(int row, int at) const { return Load(h + row * stride + at); }
+  HWY_INLINE ScratchRows from(int row) const { return {h + row * stride, stride}; }
+  HWY_INLINE Floats operator()(int row, int at) const { return Load(h + row * (kStride != 0 ? kStride : stride) + at); }
 };
-template <DType kDType>
+template <int kStride, DType kDType>
 struct StoredRows {
-  const void* data;
+  const std::byte* data;
   int K;
-  HWY_INLINE Floats operator()(int row, int at) const { return LoadWidened<kDType>(data, row * K + at); }
+  HWY_INLINE StoredRows from(int row) const { return {data + std::int64_t{row} * K * size_of(kDType), K}; }
+  HWY_INLINE Floats operator()(int row, int at) const { return LoadWidened<kDType>(data, row * (kStride != 0 ? kStride : K) + at); }
 };
 
-// Brings the next tile into the cache while this one is computed, a few lines at a time: a burst of prefetches would hold up the
-// arithmetic behind it.
+// Brings the next tile into the second-level cache while this one is computed, a few lines at a time: a burst of prefetches would hold
+// up the arithmetic behind it, and the first level has too few fill buffers to keep memory busy.
 class Prefetcher {
  public:
   // `steps` calls of step() fetch `bytes` from `next` on; none does if it is null.
@@ -50,7 +54,7 @@ class Prefetcher {
     if (left_ == 0) return;
     --left_;
     end_ += step_;
-    for (; at_ < end_; at_ += 64) __builtin_prefetch(at_);
+    for (; at_ < end_; at_ += 64) __builtin_prefetch(at_, 0, 2);
   }
 
  private:
@@ -60,15 +64,15 @@ class Prefetcher {
   std::int64_t step_;
 };
 
-// Tokens over which the next tile is fetched: by then memory has had its time, and later ones run without the bother.
-constexpr int kFetchTokens = 4;
+// Tokens over which the next tile is fetched: all of it is on its way when the last of a usual window is computed.
+constexpr int kFetchTokens = 3;
 
 // One token for one group of rows: the previous token's update where there is one, the decay, and both dots. Lanes past K take part in
 // everything but the dots. The decayed rows go to h. Lane r of the result is row r's dot with k, lane kRowGroup + r that with q.
-template <bool kDecayPerChannel, bool kWholeBlocks, bool kFirst, class Source>
+template <int kStride, bool kDecayPerChannel, bool kWholeBlocks, bool kFirst, class Source>
 HWY_INLINE Floats AdvanceRows(const HeadTokens& tokens, int t, Source source, const float* previous_correction, float* h,
                               Prefetcher& prefetcher) {
-  const int stride = padded_k(tokens.K);
+  const int stride = kStride != 0 ? kStride : padded_k(tokens.K);
   const std::int64_t row = static_cast<std::int64_t>(t) * stride;
   const float* k = tokens.k + row;
   const float* q = tokens.q + row;
@@ -108,25 +112,17 @@ HWY_INLINE Floats AdvanceRows(const HeadTokens& tokens, int t, Source source, co
 
 // Corrections and outputs of one token and group of rows, from both dots of each row.
 HWY_INLINE void FinishToken(const DeltaRows& rows, int t, int group, Floats dots) {
-  alignas(64) float on[kLanes];
-  Store(dots, on);
   const std::int64_t at = t * rows.token_stride + group;
-  const float beta = rows.tokens.beta[t];
-  const float k_dot_q = rows.tokens.k_dot_q[t];
-  const float* HWY_RESTRICT v = rows.v + at;
-  float* HWY_RESTRICT correction = rows.correction + at;
-  float* HWY_RESTRICT out = rows.out + at;
-  for (int r = 0; r < kRowGroup; ++r) {
-    const float c = (v[r] - on[r]) * beta;
-    correction[r] = c;
-    out[r] = arithmetic::fused_multiply_add(c, k_dot_q, on[kRowGroup + r]);
-  }
+  const HalfFloats error = Sub(LoadHalf(rows.v + at), LowerHalf(dots));
+  const HalfFloats correction = Mul(error, SetHalf(rows.tokens.beta[t]));
+  StoreHalf(correction, rows.correction + at);
+  StoreHalf(FusedMulAdd(correction, SetHalf(rows.tokens.k_dot_q[t]), UpperHalf(dots)), rows.out + at);
 }
 
-template <bool kDecayPerChannel, bool kWholeBlocks, class Source>
+template <int kStride, bool kDecayPerChannel, bool kWholeBlocks, class Source>
 HWY_INLINE void RunTokens(const DeltaRows& rows, Source source) {
   const HeadTokens& tokens = rows.tokens;
-  const int stride = padded_k(tokens.K);
+  const int stride = kStride != 0 ? kStride : padded_k(tokens.K);
   const int groups = (rows.rows + kRowGroup - 1) / kRowGroup;
   const std::int64_t bytes = std::int64_t{rows.rows} * tokens.K * size_of(rows.from.dtype);
   Prefetcher prefetcher(rows.next, bytes, std::int64_t{groups} * (stride / kLanes) * std::min(tokens.count, kFetchTokens));
@@ -137,11 +133,11 @@ HWY_INLINE void RunTokens(const DeltaRows& rows, Source source) {
       float* h = rows.h + group * stride;
       Floats dots;
       if (t == 0) {
-        const auto from = [&](int r, int at) { return source(group + r, at); };
-        dots = AdvanceRows<kDecayPerChannel, kWholeBlocks, true>(tokens, t, from, nullptr, h, prefetcher);
+        dots = AdvanceRows<kStride, kDecayPerChannel, kWholeBlocks, true>(tokens, t, source.from(group), nullptr, h, prefetcher);
       } else {
         const float* previous = rows.correction + (t - 1) * rows.token_stride + group;
-        dots = AdvanceRows<kDecayPerChannel, kWholeBlocks, false>(tokens, t, ScratchRows{h, stride}, previous, h, prefetcher);
+        dots = AdvanceRows<kStride, kDecayPerChannel, kWholeBlocks, false>(tokens, t, ScratchRows<kStride>{h, stride}, previous, h,
+                                                                           prefetcher);
       }
       FinishToken(rows, t, group, dots);
     }
@@ -180,32 +176,33 @@ HWY_INLINE void LoadRows(const DeltaRows& rows) {
   }
 }
 
-template <bool kDecayPerChannel>
+template <int kStride, bool kDecayPerChannel>
 HWY_INLINE void DeltaFrom(const DeltaRows& rows) {
   const int K = rows.tokens.K;
-  const ScratchRows scratch = {rows.h, padded_k(K)};
+  const ScratchRows<kStride> scratch = {rows.h, padded_k(K)};
+  const auto* stored = static_cast<const std::byte*>(rows.from.data);
   const bool whole = K % 32 == 0;
-  if (rows.from.data == nullptr || !whole || rows.rows < kStateRows) {
-    if (rows.from.data != nullptr) LoadRows(rows);
+  if (stored == nullptr || !whole || rows.rows < kStateRows) {
+    if (stored != nullptr) LoadRows(rows);
     if (whole) {
-      RunTokens<kDecayPerChannel, true>(rows, scratch);
+      RunTokens<kStride, kDecayPerChannel, true>(rows, scratch);
     } else {
-      RunTokens<kDecayPerChannel, false>(rows, scratch);
+      RunTokens<0, kDecayPerChannel, false>(rows, ScratchRows<0>{rows.h, padded_k(K)});
     }
   } else if (rows.from.dtype == DType::f32) {
-    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::f32>{rows.from.data, K});
+    RunTokens<kStride, kDecayPerChannel, true>(rows, StoredRows<kStride, DType::f32>{stored, K});
   } else if (rows.from.dtype == DType::bf16) {
-    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::bf16>{rows.from.data, K});
+    RunTokens<kStride, kDecayPerChannel, true>(rows, StoredRows<kStride, DType::bf16>{stored, K});
   } else {
-    RunTokens<kDecayPerChannel, true>(rows, StoredRows<DType::f16>{rows.from.data, K});
+    RunTokens<kStride, kDecayPerChannel, true>(rows, StoredRows<kStride, DType::f16>{stored, K});
   }
 }
 
 inline void Delta(const DeltaRows& rows) {
-  if (rows.tokens.decay_per_channel) {
-    DeltaFrom<true>(rows);
+  if (rows.tokens.K == 128) {
+    rows.tokens.decay_per_channel ? DeltaFrom<128, true>(rows) : DeltaFrom<128, false>(rows);
   } else {
-    DeltaFrom<false>(rows);
+    rows.tokens.decay_per_channel ? DeltaFrom<0, true>(rows) : DeltaFrom<0, false>(rows);
   }
   FinishRows(rows);
 }
@@ -271,39 +268,43 @@ inline void Replay(const ReplayRows& rows) {
   }
 }
 
-// The canonical dots of n <= kLanes pairs of rows: out[j] = dot(x + j * stride, y + j * stride).
-HWY_INLINE void Dots(const float* x, const float* y, int stride, int n, int K, float* out) {
-  Floats sums[kLeafVectors][kLanes];
-  for (int g = 0; g < kLeafVectors; ++g) {
-    for (int j = 0; j < kLanes; ++j) sums[g][j] = Set(0.0F);
-  }
-  for (int j = 0; j < n; ++j) {
-    const float* xs = x + j * stride;
-    const float* ys = y + j * stride;
-    for (int g = 0; g < kLeafVectors; ++g) {
-      Floats sum = Set(0.0F);
-      int at = g * kLanes;
-      for (; at + kLanes <= K; at += 32) sum = FusedMulAdd(Load(xs + at), Load(ys + at), sum);
-      if (at < K) sum = FirstLanes(K - at, FusedMulAdd(Load(xs + at), Load(ys + at), sum), sum);
-      sums[g][j] = sum;
-    }
-  }
-  Floats leaves[kLeafVectors];
-  for (int g = 0; g < kLeafVectors; ++g) leaves[g] = ReduceLanes(sums[g]);
+// The canonical dots of n <= kLanes / 2 rows of x with rows of y, then, if z is given, of z with itself: out[j] and squares[j].
+HWY_INLINE void Dots(const float* x, const float* y, const float* z, int stride, int n, int K, float* out, float* squares) {
   alignas(64) float dots[kLanes];
+  Floats leaves[kLeafVectors];
+  for (int g = 0; g < kLeafVectors; ++g) {
+    Floats sums[kLanes];
+    for (int j = 0; j < kRowGroup; ++j) {
+      const float* xs = x + j * stride;
+      const float* ys = y + j * stride;
+      const float* zs = z + j * stride;
+      Floats sum = Set(0.0F), square = Set(0.0F);
+      for (int at = g * kLanes; at < K && j < n; at += 32) {
+        const Floats on_y = FusedMulAdd(Load(xs + at), Load(ys + at), sum);
+        sum = at + kLanes <= K ? on_y : FirstLanes(K - at, on_y, sum);
+        if (z == nullptr) continue;
+        const Floats on_z = FusedMulAdd(Load(zs + at), Load(zs + at), square);
+        square = at + kLanes <= K ? on_z : FirstLanes(K - at, on_z, square);
+      }
+      sums[j] = sum;
+      sums[kRowGroup + j] = square;
+    }
+    leaves[g] = ReduceLanes(sums);
+  }
   Store(AddLeaves(leaves), dots);
   std::copy_n(dots, n, out);
+  if (z != nullptr) std::copy_n(dots + kRowGroup, n, squares);
 }
 
 // The canonical dot of arithmetic/dot.h. x and y: rows of padded_k(K) elements.
 inline float Dot(const float* x, const float* y, int K) {
   float dot;
-  Dots(x, y, 0, 1, K, &dot);
+  Dots(x, y, nullptr, 0, 1, K, &dot, nullptr);
   return dot;
 }
 
-HWY_INLINE void ScaleRow(const float* x, float factor, float* to, int n) {
-  for (int at = 0; at < n; at += kLanes) Store(Mul(Load(x + at), Set(factor)), to + at);
+HWY_INLINE void ScaleRow(float factor, float* x, int n) {
+  for (int at = 0; at < n; at += kLanes) Store(Mul(Load(x + at), Set(factor)), x + at);
 }
 
 // Rows of padded_k(K): widened, then 0.
@@ -315,34 +316,33 @@ HWY_INLINE void WidenRows(DType dtype, const std::byte* from, std::int64_t step,
   }
 }
 
-HWY_INLINE void InverseNorms(const float* x, int stride, int n, int K, float* inverse) {
-  Dots(x, x, stride, n, K, inverse);
-  for (int j = 0; j < n; ++j) inverse[j] = arithmetic::inverse_norm(inverse[j]);
+// Tokens first .. first+n-1, n <= kRowGroup, widened already.
+HWY_INLINE void NormaliseTokens(const KeysAndQueries& tokens, int first, int n) {
+  const int stride = padded_k(tokens.K);
+  float* k = tokens.k_out + first * stride;
+  float* q = tokens.q == nullptr ? nullptr : tokens.q_out + first * stride;
+  if (tokens.l2norm) {
+    float k_inverse[kRowGroup], q_inverse[kRowGroup];
+    Dots(k, k, q, stride, n, tokens.K, k_inverse, q_inverse);
+    for (int j = 0; j < n; ++j) {
+      ScaleRow(arithmetic::inverse_norm(k_inverse[j]), k + j * stride, stride);
+      if (q == nullptr) continue;
+      const float inverse = arithmetic::inverse_norm(q_inverse[j]);
+      ScaleRow(tokens.scale_inverse ? inverse * tokens.scale : inverse, q + j * stride, stride);
+    }
+  }
+  if (q == nullptr) return;
+  if (!tokens.l2norm || !tokens.scale_inverse) {
+    for (int j = 0; j < n; ++j) ScaleRow(tokens.scale, q + j * stride, stride);
+  }
+  Dots(k, q, nullptr, stride, n, tokens.K, tokens.k_dot_q + first, nullptr);
 }
 
 inline void Prepare(const KeysAndQueries& tokens) {
-  const int stride = padded_k(tokens.K);
   WidenRows(tokens.dtype, tokens.k, tokens.k_step, tokens.count, tokens.K, tokens.k_out);
   if (tokens.q != nullptr) WidenRows(tokens.dtype, tokens.q, tokens.q_step, tokens.count, tokens.K, tokens.q_out);
-  float inverse[kLanes];
-  for (int first = 0; first < tokens.count; first += kLanes) {
-    const int n = std::min(kLanes, tokens.count - first);
-    float* k = tokens.k_out + first * stride;
-    if (tokens.l2norm) {
-      InverseNorms(k, stride, n, tokens.K, inverse);
-      for (int j = 0; j < n; ++j) ScaleRow(k + j * stride, inverse[j], k + j * stride, stride);
-    }
-    if (tokens.q == nullptr) continue;
-    float* q = tokens.q_out + first * stride;
-    if (tokens.l2norm) {
-      InverseNorms(q, stride, n, tokens.K, inverse);
-      for (int j = 0; j < n; ++j)
-        ScaleRow(q + j * stride, tokens.scale_inverse ? inverse[j] * tokens.scale : inverse[j], q + j * stride, stride);
-    }
-    if (!tokens.l2norm || !tokens.scale_inverse) {
-      for (int j = 0; j < n; ++j) ScaleRow(q + j * stride, tokens.scale, q + j * stride, stride);
-    }
-    Dots(k, q, stride, n, tokens.K, tokens.k_dot_q + first);
+  for (int first = 0; first < tokens.count; first += kRowGroup) {
+    NormaliseTokens(tokens, first, std::min(kRowGroup, tokens.count - first));
   }
 }
 

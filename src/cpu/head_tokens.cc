@@ -98,6 +98,7 @@ HeadScratch carve_head(Carver& carver, const RuleShape& shape, Gate gate, std::i
   s.beta = carver.take<float>(tokens);
   s.v = carver.take<float>(tokens * shape.v_stride);
   s.out = carver.take<float>(tokens * shape.v_stride);
+  s.keys_of = carver.take<std::int64_t>(1);
   return s;
 }
 
@@ -108,19 +109,22 @@ HeadTokens prepare_inputs(const Kernels& kernels, const RuleInputs& inputs, cons
   const std::int64_t key_padding = shape.k_stride - shape.K;
   const std::int64_t value_padding = shape.v_stride - shape.V;
   const std::int64_t size = size_of(inputs.q.dtype);
-  kernels.prepare({.count = count,
-                   .K = shape.K,
-                   .dtype = inputs.q.dtype,
-                   .k = at(inputs.k, first, from_head),
-                   .q = at(inputs.q, first, from_head),
-                   .k_step = inputs.k.stride[0] * size,
-                   .q_step = inputs.q.stride[0] * size,
-                   .l2norm = inputs.l2norm,
-                   .scale_inverse = inputs.gate == Gate::kda,
-                   .scale = shape.scale,
-                   .k_out = scratch.k,
-                   .q_out = scratch.q,
-                   .k_dot_q = scratch.k_dot_q});
+  if (const std::int64_t keys = first * shape.H + from_head; *scratch.keys_of != keys) {
+    *scratch.keys_of = keys;
+    kernels.prepare({.count = count,
+                     .K = shape.K,
+                     .dtype = inputs.q.dtype,
+                     .k = at(inputs.k, first, from_head),
+                     .q = at(inputs.q, first, from_head),
+                     .k_step = inputs.k.stride[0] * size,
+                     .q_step = inputs.q.stride[0] * size,
+                     .l2norm = inputs.l2norm,
+                     .scale_inverse = inputs.gate == Gate::kda,
+                     .scale = shape.scale,
+                     .k_out = scratch.k,
+                     .q_out = scratch.q,
+                     .k_dot_q = scratch.k_dot_q});
+  }
   for (int t = 0; t < count; ++t) {
     float* v = scratch.v + static_cast<std::int64_t>(t) * shape.v_stride;
     kernels.widen(inputs.v.dtype, at(inputs.v, first + t, head), v, shape.V);
@@ -190,6 +194,26 @@ void write_record(const RuleInputs& inputs, const Records& records, const RuleSh
   std::byte* key_gate = at(records.key_gate, block, head, position);
   std::memcpy(key_gate, at(inputs.k, token, key_head(head, shape.H, shape.HV)), key_bytes);
   std::memcpy(key_gate + key_bytes, at(inputs.a, token, head), key_bytes);
+}
+
+void prefetch_records(const Records& records, Gate gate, std::int64_t block, std::int64_t head, std::int64_t count) {
+  const auto row = [&](const TensorView& view, std::int64_t t) {
+    prefetch_write(at(view, block, head, t), view.shape[3] * size_of(view.dtype));
+  };
+  for (std::int64_t t = 0; t < count; ++t) {
+    if (gate == Gate::gdn) {
+      row(records.packed, t);
+    } else {
+      row(records.corrections, t);
+      row(records.key_gate, t);
+    }
+  }
+}
+
+void prefetch_values(const RuleInputs& inputs, std::int64_t head, std::int64_t first, std::int64_t count) {
+  for (std::int64_t t = 0; t < count; ++t) {
+    prefetch_read(at(inputs.v, first + t, head), inputs.v.shape[2] * size_of(inputs.v.dtype));
+  }
 }
 
 StateTile tile_of(const TensorView& state, std::int64_t block, std::int64_t head, int first) {

@@ -49,7 +49,11 @@ struct HeadScratch {
   float* v = nullptr;           // [tokens][v_stride]
   float* correction = nullptr;  // [tokens][v_stride]
   float* out = nullptr;         // [tokens][v_stride]
+  // Whose keys and queries k, q and k_dot_q hold: value heads of one key head share them, and a worker mostly takes neighbours.
+  std::int64_t* keys_of = nullptr;  // [1]: first token * H + key head; kNoKeys: nobody's
 };
+
+constexpr std::int64_t kNoKeys = -1;
 
 // replay: only what records give (k, decay, correction).
 HeadScratch carve_head(Carver& carver, const RuleShape& shape, Gate gate, std::int64_t tokens, bool replay);
@@ -66,6 +70,10 @@ HeadTokens prepare_records(const Kernels& kernels, const GateRule& rule, const R
 // `index` its place in `tokens` and in scratch.
 void write_record(const RuleInputs& inputs, const Records& records, const RuleShape& shape, std::int64_t block, std::int64_t head,
                   std::int64_t position, std::int64_t token, const HeadTokens& tokens, int index, const float* correction);
+
+// Asks for the records that write_record will write, positions 0..count-1, and for what prepare_inputs will read of `head`'s values.
+void prefetch_records(const Records& records, Gate gate, std::int64_t block, std::int64_t head, std::int64_t count);
+void prefetch_values(const RuleInputs& inputs, std::int64_t head, std::int64_t first, std::int64_t count);
 
 // State rows from `first` on of one head.
 StateTile tile_of(const TensorView& state, std::int64_t block, std::int64_t head, int first);

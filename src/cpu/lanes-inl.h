@@ -39,6 +39,21 @@ HWY_INLINE Floats FirstLanes(int n, Floats x, Floats y) {
   for (int i = 0; i < kLanes; ++i) y[i] = i < n ? x[i] : y[i];
   return y;
 }
+
+// Half a vector: what N/2 rows have one of.
+using HalfFloats = float __attribute__((vector_size(8)));
+HWY_INLINE HalfFloats LoadHalf(const float* from) { return HalfFloats{from[0], from[1]}; }
+HWY_INLINE void StoreHalf(HalfFloats x, float* to) { __builtin_memcpy(to, &x, sizeof x); }
+HWY_INLINE HalfFloats SetHalf(float x) { return HalfFloats{x, x}; }
+HWY_INLINE HalfFloats LowerHalf(Floats x) { return HalfFloats{x[0], x[1]}; }
+HWY_INLINE HalfFloats UpperHalf(Floats x) { return HalfFloats{x[2], x[3]}; }
+HWY_INLINE HalfFloats Sub(HalfFloats x, HalfFloats y) { return x - y; }
+HWY_INLINE HalfFloats Mul(HalfFloats x, HalfFloats y) { return x * y; }
+HWY_INLINE HalfFloats FusedMulAdd(HalfFloats x, HalfFloats y, HalfFloats z) {
+  for (int i = 0; i < kLanes / 2; ++i) z[i] = arithmetic::fused_multiply_add(x[i], y[i], z[i]);
+  return z;
+}
+
 HWY_INLINE Floats PairSums(Floats low, Floats high) {
   return Floats{low[0], low[2], high[0], high[2]} + Floats{low[1], low[3], high[1], high[3]};
 }
@@ -62,6 +77,18 @@ HWY_INLINE Floats FusedMulAdd(Floats x, Floats y, Floats z) { return hn::MulAdd(
 HWY_INLINE Floats FirstLanes(int n, Floats x, Floats y) {
   return hn::IfThenElse(hn::FirstN(FloatTag(), static_cast<std::size_t>(n < 0 ? 0 : n)), x, y);
 }
+
+// Half a vector: what N/2 rows have one of.
+using HalfTag = hn::Half<FloatTag>;
+using HalfFloats = hn::Vec<HalfTag>;
+HWY_INLINE HalfFloats LoadHalf(const float* from) { return hn::LoadU(HalfTag(), from); }
+HWY_INLINE void StoreHalf(HalfFloats x, float* to) { hn::StoreU(x, HalfTag(), to); }
+HWY_INLINE HalfFloats SetHalf(float x) { return hn::Set(HalfTag(), x); }
+HWY_INLINE HalfFloats LowerHalf(Floats x) { return hn::LowerHalf(HalfTag(), x); }
+HWY_INLINE HalfFloats UpperHalf(Floats x) { return hn::UpperHalf(HalfTag(), x); }
+HWY_INLINE HalfFloats Sub(HalfFloats x, HalfFloats y) { return hn::Sub(x, y); }
+HWY_INLINE HalfFloats Mul(HalfFloats x, HalfFloats y) { return hn::Mul(x, y); }
+HWY_INLINE HalfFloats FusedMulAdd(HalfFloats x, HalfFloats y, HalfFloats z) { return hn::MulAdd(x, y, z); }
 
 // Sums of neighbours, in each block of four lanes: low's two, then high's two.
 HWY_INLINE Floats PairSums(Floats low, Floats high) {

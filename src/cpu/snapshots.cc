@@ -83,6 +83,7 @@ std::size_t scratch_size(const GatedDeltaRuleSnapshotsParams& params, int worker
 void execute(const GatedDeltaRuleSnapshotsParams& p, const Execution& e) {
   const RuleShape shape = shape_of(p.inputs);
   const std::int64_t rows = p.rows.state_indices.shape[0];
+  forget_keys(e, shape, p.inputs.gate, /*fold_capacity=*/0);
   parallel_for(e, rows * shape.HV,
                [&](std::int64_t task, int worker) { run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker); });
   if (e.counters == nullptr) return;

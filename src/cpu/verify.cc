@@ -37,6 +37,9 @@ void run_row_head(const GatedDeltaRuleVerifyParams& p, const RuleShape& shape, c
   if (const int n = waiting_count(p, i, block); n > 0) {
     row.waiting = prepare_records(e.kernels, gate_rule_of(p.inputs), p.records, shape, block, head, n, work.fold);
   }
+  const std::int64_t soon = std::min<std::int64_t>(row.length, kTokenChunk);
+  prefetch_records(p.records, p.inputs.gate, block, head, soon);
+  if (head + 1 < shape.HV) prefetch_values(p.inputs, head + 1, begin, soon);
   run_head(e.kernels, p.inputs, shape, p.state, work, row, [&](const HeadTokens& tokens, int index, std::int64_t t) {
     const std::int64_t at_token = static_cast<std::int64_t>(index) * shape.v_stride;
     store_out(e.kernels, p.out, p.rows, begin + t, head, work.tokens.out + at_token);
@@ -53,6 +56,7 @@ std::size_t scratch_size(const GatedDeltaRuleVerifyParams& params, int workers) 
 void execute(const GatedDeltaRuleVerifyParams& p, const Execution& e) {
   const RuleShape shape = shape_of(p.inputs);
   const std::int64_t rows = p.rows.state_indices.shape[0];
+  forget_keys(e, shape, p.inputs.gate, fold_capacity(p));
   parallel_for(e, rows * shape.HV,
                [&](std::int64_t task, int worker) { run_row_head(p, shape, e, task / shape.HV, task % shape.HV, worker); });
 

@@ -31,6 +31,14 @@ void store_i32(const TensorView& view, std::int32_t value, Index... index) {
 
 inline bool bool_at(const TensorView& view, std::int64_t i) { return *reinterpret_cast<const std::uint8_t*>(at(view, i)) != 0; }
 
+// Asks for memory that is about to be read, or written over.
+inline void prefetch_read(const std::byte* data, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 0);
+}
+inline void prefetch_write(std::byte* data, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 1);
+}
+
 // Global row of local token t.
 inline std::int64_t global_row(const TensorView& token_index, std::int64_t t) {
   return token_index.present() ? i32_at(token_index, t) : t;
