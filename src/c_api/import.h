@@ -21,9 +21,7 @@ namespace recoverssm::c_api {
 // be refused for its workspace, after its arguments have been looked at.
 class ListMemory {
  public:
-  explicit ListMemory(Workspace workspace = {}) : rest_(workspace) {
-    if (reinterpret_cast<std::uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) rest_ = {};
-  }
+  explicit ListMemory(Workspace workspace = {}) : rest_(workspace) {}
 
   template <class T>
   T* take(std::size_t count) {
@@ -32,7 +30,8 @@ class ListMemory {
     if (__builtin_mul_overflow(count, sizeof(T), &bytes) || bytes > PTRDIFF_MAX / 4) throw std::bad_array_new_length();
     bytes = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     needed_ += bytes;
-    if (rest_.data == nullptr || bytes > rest_.bytes) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(rest_.data) % kWorkspaceAlignment == 0;
+    if (rest_.data == nullptr || !aligned || bytes > rest_.bytes) {
       return reinterpret_cast<T*>(heap_.emplace_back(new std::byte[bytes]).get());
     }
     auto* const memory = static_cast<std::byte*>(rest_.data);
