@@ -36,10 +36,10 @@ recoverssm_launch new_launch() {
 // A copy of a struct in a buffer of any size, filled with `rest` behind it.
 template <class C>
 struct Resized {
-  std::vector<std::max_align_t> memory;
+  std::vector<std::uint64_t> memory;
   C* at;
-  Resized(const C& from, std::size_t size, unsigned char rest) : memory(size / sizeof(std::max_align_t) + 2) {
-    std::memset(static_cast<void*>(memory.data()), rest, memory.size() * sizeof(std::max_align_t));
+  Resized(const C& from, std::size_t size, unsigned char rest) : memory(size / sizeof(std::uint64_t) + 2) {
+    std::memset(static_cast<void*>(memory.data()), rest, memory.size() * sizeof(std::uint64_t));
     std::memcpy(static_cast<void*>(memory.data()), &from, std::min(size, sizeof from));
     at = reinterpret_cast<C*>(memory.data());
     at->struct_size = size;
@@ -121,7 +121,7 @@ TEST(StructSize, OfListElements) {
   ASSERT_EQ(commit.layer_count, 2u);
   constexpr std::size_t kNewer = sizeof(recoverssm_layer) + 32, kOlder = offsetof(recoverssm_layer, has_lower_bound);
   for (const std::size_t size : {kNewer, kOlder}) {
-    std::vector<std::max_align_t> memory(2 * size / sizeof(std::max_align_t) + 1);
+    std::vector<std::uint64_t> memory(2 * size / sizeof(std::uint64_t));
     auto* const bytes = reinterpret_cast<std::byte*>(memory.data());
     for (std::size_t i = 0; i < 2; ++i) {
       std::memcpy(bytes + i * size, &commit.layers[i], std::min(size, sizeof(recoverssm_layer)));
@@ -308,8 +308,7 @@ TEST(Target, MustExist) {
   const auto plan = convert(calls.plan());
   recoverssm_launch launch = new_launch();
   launch.target = 300;
-  EXPECT_EQ(text_of(recoverssm_commit_plan_run(&plan, &launch)),
-            "commit_plan: launch.target: value 300, expected one of the constants");
+  EXPECT_EQ(text_of(recoverssm_commit_plan_run(&plan, &launch)), "commit_plan: target: value 300, expected one of the constants");
   launch.target = 77;
   EXPECT_EQ(recoverssm_commit_plan_run(&plan, &launch), RECOVERSSM_UNSUPPORTED);
   EXPECT_TRUE(says(recoverssm_last_error(), "commit_plan: target: ")) << recoverssm_last_error();

@@ -105,6 +105,7 @@ void fill_floats(const std::vector<Leaf>& leaves);
 struct Fault {
   std::string text;
   std::function<void()> apply;
+  bool beyond = false;  // the view reaches beyond its memory: not to be run if validate cannot know that it is wrong
 };
 std::vector<Fault> faults_of(const std::vector<Leaf>& leaves);
 

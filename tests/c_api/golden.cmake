@@ -1,15 +1,16 @@
 # cmake -DGOLDEN=FILE (-DPROGRAM=FILE | -DNM=FILE -DLIBRARY=FILE) -P golden.cmake: fails unless what the program prints, or the names and
 # versions that the library exports, are the lines of the golden file. What was found stands in FILE.found, to be copied after a change
 # that is meant.
+cmake_minimum_required(VERSION 3.25)
 if(PROGRAM)
   execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE found RESULT_VARIABLE result)
 else()
   execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE lines RESULT_VARIABLE result)
   string(REGEX REPLACE "[0-9a-f]+ [A-Za-z] ([^\n]*)" "\\1" found "${lines}")
+  string(STRIP "${found}" found)
   string(REPLACE "\n" ";" found "${found}")
   list(SORT found)
   list(JOIN found "\n" found)
-  string(STRIP "${found}" found)
   string(APPEND found "\n")
 endif()
 if(NOT result EQUAL 0)
