@@ -56,7 +56,7 @@ enum { /* status */
        RECOVERSSM_UNSUPPORTED = 3,      /* this op, dtype or shape on this backend; query_support answers the same beforehand */
        RECOVERSSM_BAD_STATE = 4,        /* the call does not fit what happened before it */
        RECOVERSSM_DEVICE_ERROR = 5,     /* the device, its driver or the system failed */
-       RECOVERSSM_OUT_OF_MEMORY = 6     /* not of run */
+       RECOVERSSM_OUT_OF_MEMORY = 6     /* never of a right run */
 };
 
 enum { /* dtype. Activations (T below) and states: f32, bf16, f16. Index data: i32. Flags: boolean, 1 byte. The rest is refused. */
