@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "bench/arena.h"
 
@@ -94,7 +95,8 @@ class Runner {
     report_.options = resolved(options, report_.hardware);
     jobs_ = jobs_of(report_.options);
     const std::vector<int> cpus = usable_cpus();
-    pin_this_thread(cpus.front());
+    if (cpus.empty()) throw Error({ErrorKind::device_error, "bench: the system names no CPU that this process may run on"});
+    pinned_.emplace(cpus.front());
     for (const int threads : report_.options.threads) {
       pools_.push_back(std::make_unique<PinnedPool>(std::vector<int>(cpus.begin(), cpus.begin() + threads)));
     }
@@ -235,6 +237,7 @@ class Runner {
   }
 
   const Listener& listener_;
+  std::optional<PinnedThread> pinned_;
   Report report_;
   std::vector<Job> jobs_;
   std::vector<Planned> plan_;

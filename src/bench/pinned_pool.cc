@@ -1,7 +1,6 @@
 #include "bench/pinned_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
@@ -40,17 +39,21 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-bool pin_this_thread(int cpu) {
+PinnedThread::PinnedThread(int cpu) {
+  CPU_ZERO(&before_);
+  ::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_);
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
-  return ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set) == 0;
+  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
+
+PinnedThread::~PinnedThread() { ::pthread_setaffinity_np(::pthread_self(), sizeof before_, &before_); }
 
 PinnedPool::PinnedPool(const std::vector<int>& cpus) {
   for (std::size_t worker = 1; worker < cpus.size(); ++worker) {
     threads_.emplace_back([this, worker, cpu = cpus[worker]] {
-      pin_this_thread(cpu);
+      const PinnedThread pinned(cpu);
       work(static_cast<int>(worker));
     });
   }

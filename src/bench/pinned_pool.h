@@ -1,6 +1,8 @@
 // Threads that stay on one core each, for ceilings and operations alike: a caller's own ParallelFor, as an engine brings it.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -13,8 +15,17 @@ namespace recoverssm::bench {
 // The CPUs this process may run on; of cores with several hardware threads the first threads come first.
 std::vector<int> usable_cpus();
 
-// Keeps the calling thread on one CPU. False if the system refuses.
-bool pin_this_thread(int cpu);
+// Keeps the calling thread on one CPU as long as it lives, then lets it run where it could before.
+class PinnedThread {
+ public:
+  explicit PinnedThread(int cpu);
+  ~PinnedThread();
+  PinnedThread(const PinnedThread&) = delete;
+  PinnedThread& operator=(const PinnedThread&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
 
 // Worker 0 is the caller, which should be pinned to cpus[0]; worker i runs on cpus[i]. Between two calls workers spin for some
 // microseconds, then sleep.
