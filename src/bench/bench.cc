@@ -116,6 +116,7 @@ class Runner {
     Size size;
     std::size_t set_bytes, sets;
     std::vector<PinnedPool*> pools;
+    std::vector<Target> targets;
     std::string skip;
   };
 
@@ -127,25 +128,15 @@ class Runner {
   }
 
   void plan() {
-    const auto limit = static_cast<std::size_t>(report_.options.memory_gib * 0x1p30);
+    std::vector<Target> wide, portable;
+    for (const Target target : report_.options.targets) (target == Target::portable ? portable : wide).push_back(target);
     for (const Job& job : jobs_) {
-      for (const Size size : report_.options.sizes) {
-        if (size == Size::beyond_cache) {
-          if (job.row->bound == Bound::none) continue;  // a few hundred bytes: such calls are never beyond a cache
-          Planned planned{job, size, bytes_of(job), 1, {}, ""};
-          planned.sets = sets_beyond_cache(planned.set_bytes, report_.hardware.last_level_bytes);
-          for (const auto& pool : pools_) planned.pools.push_back(pool.get());
-          add(std::move(planned), limit);
-          continue;
-        }
-        for (const auto& pool : pools_) {
-          const std::size_t budget = cache_budget(pool->workers());
-          Planned planned{in_cache(job, budget, pool->workers()), size, 0, 1, {pool.get()}, ""};
-          planned.set_bytes = bytes_of(planned.job);
-          if (planned.set_bytes > budget)
-            planned.skip = fmt::format("the smallest set has {} bytes, more than half of L2", planned.set_bytes);
-          add(std::move(planned), limit);
-        }
+      const Job shorter = for_portable(job);
+      if (shorter.shape.tokens == job.shape.tokens) {
+        plan_job(job, report_.options.targets);
+      } else {
+        plan_job(job, wide);
+        plan_job(shorter, portable);
       }
     }
     for (const Size size : report_.options.sizes) {
@@ -153,13 +144,37 @@ class Runner {
     }
   }
 
-  void add(Planned planned, std::size_t limit) {
+  void plan_job(const Job& job, const std::vector<Target>& targets) {
+    if (targets.empty()) return;
+    for (const Size size : report_.options.sizes) {
+      if (size == Size::beyond_cache) {
+        if (job.row->bound == Bound::none) continue;  // a few hundred bytes: such calls are never beyond a cache
+        Planned planned{job, size, bytes_of(job), 1, {}, targets, ""};
+        planned.sets = sets_beyond_cache(planned.set_bytes, report_.hardware.last_level_bytes);
+        for (const auto& pool : pools_) planned.pools.push_back(pool.get());
+        add(std::move(planned));
+        continue;
+      }
+      for (const auto& pool : pools_) {
+        const std::size_t budget = cache_budget(pool->workers());
+        Planned planned{in_cache(job, budget, pool->workers()), size, 0, 1, {pool.get()}, targets, ""};
+        planned.set_bytes = bytes_of(planned.job);
+        if (planned.set_bytes > budget) {
+          planned.skip = fmt::format("the smallest set has {} bytes, more than half of L2", planned.set_bytes);
+        }
+        add(std::move(planned));
+      }
+    }
+  }
+
+  void add(Planned planned) {
+    const auto limit = static_cast<std::size_t>(report_.options.memory_gib * 0x1p30);
     const std::size_t bytes = planned.set_bytes * planned.sets;
     if (planned.skip.empty() && bytes > limit) {
       planned.skip = fmt::format("needs {:.1f} GiB of data, more than --memory allows", static_cast<double>(bytes) / 0x1p30);
     }
     if (planned.skip.empty()) arena_bytes_ = std::max(arena_bytes_, bytes);
-    total_ += planned.pools.size() * report_.options.targets.size();
+    total_ += planned.pools.size() * planned.targets.size();
     plan_.push_back(std::move(planned));
   }
 
@@ -181,7 +196,7 @@ class Runner {
     std::unique_ptr<DataSets> sets;
     if (planned.skip.empty()) sets = std::make_unique<DataSets>(planned.job, planned.sets, *arena_);
     for (PinnedPool* pool : planned.pools) {
-      for (const Target target : report_.options.targets) {
+      for (const Target target : planned.targets) {
         Result result;
         result.job = planned.job;
         result.target = target;

@@ -137,6 +137,12 @@ Job in_cache(Job job, std::size_t budget, int threads) {
   return job;
 }
 
+Job for_portable(Job job) {
+  constexpr int kTokens = 256;
+  if (job.row->work != Work::none) job.shape.tokens = std::min(job.shape.tokens, kTokens);
+  return job;
+}
+
 std::size_t sets_beyond_cache(std::size_t set_bytes, std::size_t cache_bytes) {
   return set_bytes == 0 ? 1 : 2 * cache_bytes / set_bytes + 1;
 }

@@ -52,6 +52,9 @@ std::size_t bytes_of(const Job& job);
 // The same job, shrunk until a set takes no more than `budget` bytes: one layer, rows no fewer than threads, fewer heads, then fewer tokens.
 Job in_cache(Job job, std::size_t budget, int threads);
 
+// The same job for the portable target, whose multiply-adds are calls: rows of at most 256 tokens where states are computed.
+Job for_portable(Job job);
+
 // Sets that together take more than twice the last-level cache.
 std::size_t sets_beyond_cache(std::size_t set_bytes, std::size_t cache_bytes);
 
