@@ -14,7 +14,7 @@ namespace recoverssm::bench {
 namespace {
 
 constexpr double kSlow = 0.25;     // seconds a repetition beyond which fewer are run
-constexpr double kPatience = 2.5;  // seconds all repetitions of a slow call may take together, one excepted
+constexpr double kPatience = 1.5;  // seconds all repetitions of a slow call may take together, one excepted
 constexpr std::size_t kPage = 4096;
 
 // The data sets of one job, and a workspace, in one arena.

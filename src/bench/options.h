@@ -24,7 +24,7 @@ struct Options {
   std::vector<Target> targets;  // empty: all of this machine, widest first
   std::vector<int> threads;     // empty: 1 and one a core
   std::vector<Size> sizes = {Size::beyond_cache, Size::in_cache};
-  double min_time = 0.1;  // seconds a repetition
+  double min_time = 0.08;  // seconds a repetition
   int repetitions = 5;
   double memory_gib = 4;  // most that the data sets of one case may take
 };

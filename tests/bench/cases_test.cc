@@ -139,6 +139,13 @@ TEST(BenchCases, ShrinksIntoTheCache) {
   }
 }
 
+TEST(BenchCases, PortableRowsAreShorterWhereStatesAreComputed) {
+  for (const Job& job : jobs_of({})) {
+    const int tokens = for_portable(job).shape.tokens;
+    EXPECT_EQ(tokens, job.row->work == Work::none || job.shape.tokens <= 256 ? job.shape.tokens : 256) << job.name;
+  }
+}
+
 TEST(BenchCases, SetsGoBeyondTheCache) {
   for (const std::size_t set : {std::size_t{1}, std::size_t{999}, std::size_t{1000}, std::size_t{2001}}) {
     EXPECT_GT(set * sets_beyond_cache(set, 1000), 2000U);
