@@ -19,5 +19,6 @@ enum Exit : int {
 std::function<int()> add_replay(CLI::App& app);
 std::function<int()> add_info(CLI::App& app);
 std::function<int()> add_bench(CLI::App& app);
+std::function<int()> add_check(CLI::App& app);
 
 }  // namespace recoverssm::cli

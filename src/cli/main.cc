@@ -1,30 +1,35 @@
-// recoverssm: replays traces, and says what this build and machine can do.
+// recoverssm: replays traces, checks this machine, and says what this build can do.
 #include <fmt/format.h>
 
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "cli/commands.h"
 #include "recoverssm/recoverssm.hpp"
 
 int main(int argc, char** argv) {
   using namespace recoverssm;
-  CLI::App app("Speculative decoding for gated-delta-rule layers: replay traces, show what this build can do.", "recoverssm");
+  CLI::App app("Speculative decoding for gated-delta-rule layers: replay traces, check a machine.", "recoverssm");
   app.footer("Example:\n  recoverssm replay traces/real/*.rst.safetensors --summary");
   app.set_version_flag("--version", fmt::format("recoverssm {}", version()), "Print the version and leave");
   app.require_subcommand(1);
-  const std::function<int()> replay = cli::add_replay(app);
-  const std::function<int()> info = cli::add_info(app);
-  const std::function<int()> bench = cli::add_bench(app);
+  const std::pair<const char*, std::function<int()>> commands[] = {{"replay", cli::add_replay(app)},
+                                                                   {"check", cli::add_check(app)},
+                                                                   {"info", cli::add_info(app)},
+                                                                   {"bench", cli::add_bench(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? cli::kOk : cli::kUsage;
   }
   try {
-    if (app.got_subcommand("bench")) return bench();
-    return app.got_subcommand("replay") ? replay() : info();
+    for (const auto& [name, run] : commands) {
+      if (app.got_subcommand(name)) return run();
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "recoverssm: {}\n", error.what());
     return cli::kFailed;
   }
+  return cli::kUsage;  // not reached: a subcommand is required
 }

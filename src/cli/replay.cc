@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "recoverssm/recoverssm.hpp"
@@ -27,14 +25,6 @@ struct Arguments {
   bool summary = false;
 };
 
-// The command line has been checked for the names there are.
-Target target_named(const std::string& name) {
-  for (const Target target : {Target::portable, Target::avx2, Target::avx512}) {
-    if (name == name_of(target)) return target;
-  }
-  return Target::best;
-}
-
 // Why nothing can run here, or nothing.
 std::string unavailable(const trace::ReplayOptions& options) {
   if (options.backend != "cpu") return fmt::format("backend {} is not in this build, available: cpu", options.backend);
@@ -46,20 +36,6 @@ std::string unavailable(const trace::ReplayOptions& options) {
 int exit_code(const trace::ReplayResult& result) {
   if (result.error) return kMalformed;
   return result.failed.empty() ? kOk : kFailed;
-}
-
-int write_report(const std::string& path, const std::vector<trace::ReplayResult>& results) {
-  const std::string text = text_of(to_json(results));
-  if (path == "-") {
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-    return written ? kOk : kNotWritten;
-  }
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return kOk;
-  fmt::print(stderr, "recoverssm replay: cannot write {}: {}\n", path, std::strerror(errno));
-  return kNotWritten;
 }
 
 int run(Arguments& arguments) {
@@ -98,7 +74,7 @@ int run(Arguments& arguments) {
   if (reason.empty() && !only_json && results.size() > 1) fmt::print(people, "{}", total_line(results));
   if (reason.empty() && arguments.summary) fmt::print(people, "{}", summary(results));
   std::fflush(people);
-  if (!arguments.report.empty()) code = std::max(code, write_report(arguments.report, results));
+  if (!arguments.report.empty()) code = std::max(code, write_report("replay", arguments.report, text_of(to_json(results))));
   return code;
 }
 
@@ -121,12 +97,9 @@ std::function<int()> add_replay(CLI::App& app) {
   command->add_option("--threads", arguments->options.threads, "Threads; 0: one a core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command
-      ->add_option_function<std::string>(
-          "--target", [arguments](const std::string& name) { arguments->options.target = target_named(name); },
-          "Instruction set; all give the same bits")
-      ->check(CLI::IsMember({"best", "portable", "avx2", "avx512"}))
-      ->default_str("best");
+  add_target_option(*command, "Instruction set; all give the same bits", [arguments](Target target) {
+    arguments->options.target = target;
+  })->default_str("best");
   command->add_option("--memory-limit", arguments->memory_gib, "GiB a trace's buffers may take")
       ->check(CLI::PositiveNumber)
       ->type_name("GIB");
