@@ -1,4 +1,4 @@
-// recoverssm: replays traces, checks this machine, and says what this build can do.
+// recoverssm: replays traces, checks this machine, and says what this build can do and what it takes.
 #include <fmt/format.h>
 
 #include <exception>
@@ -10,14 +10,15 @@
 
 int main(int argc, char** argv) {
   using namespace recoverssm;
-  CLI::App app("Speculative decoding for gated-delta-rule layers: replay traces, check a machine.", "recoverssm");
+  CLI::App app("Speculative decoding for gated-delta-rule layers: replay traces, check a machine, size memory.", "recoverssm");
   app.footer("Example:\n  recoverssm replay traces/real/*.rst.safetensors --summary");
   app.set_version_flag("--version", fmt::format("recoverssm {}", version()), "Print the version and leave");
   app.require_subcommand(1);
   const std::pair<const char*, std::function<int()>> commands[] = {{"replay", cli::add_replay(app)},
                                                                    {"check", cli::add_check(app)},
-                                                                   {"info", cli::add_info(app)},
-                                                                   {"bench", cli::add_bench(app)}};
+                                                                   {"sizes", cli::add_sizes(app)},
+                                                                   {"bench", cli::add_bench(app)},
+                                                                   {"info", cli::add_info(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
