@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "recoverssm/recoverssm.hpp"
+#include "trace/binding.h"
 #include "trace/replay.h"
 
 namespace recoverssm::trace {
@@ -51,6 +54,75 @@ TEST_P(Bundled, Holds) {
     }
   }
   EXPECT_LT(skipped, paths.size() / 4);
+}
+
+// The sanitizers and the emulated machines run these traces and nothing else: every operation must be among the calls that succeed, in
+// each of its forms.
+TEST(BundledTraces, CoverEveryOperation) {
+  std::map<std::string, int> forms;
+  const auto word = [](const std::vector<Member>& members, const char* name) -> std::string {
+    for (const Member& member : members) {
+      if (member.name != name) continue;
+      if (const auto* text = std::get_if<std::string>(&member.argument.value)) return *text;
+      return std::holds_alternative<std::monostate>(member.argument.value) ? "" : "given";
+    }
+    return "";
+  };
+  for (const std::string& path : traces()) {
+    const Trace trace = read_trace(path);
+    for (const Call& call : trace.document.calls) {
+      if (call.error) continue;
+      ++forms[call.op];
+      for (const char* argument : {"gate", "line_kind", "layout", "pending", "token_index", "outer_residual", "block_table"}) {
+        if (const std::string form = word(call.arguments, argument); !form.empty()) {
+          ++forms[fmt::format("{} {} {}", call.op, argument, form)];
+        }
+      }
+      for (const Member& member : call.arguments) {
+        if (member.name == "windows") {
+          if (const auto* part = std::get_if<std::vector<Member>>(&member.argument.value)) {
+            ++forms[fmt::format("{} {}", call.op, word(*part, "mode"))];
+          }
+        } else if (member.name == "layers") {
+          for (const Argument& layer : std::get<std::vector<Argument>>(member.argument.value)) {
+            const auto& fields = std::get<std::vector<Member>>(layer.value);
+            ++forms[fmt::format("{} {} {}", call.op, word(fields, "gate"), word(fields, "line_kind"))];
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [form, calls] : forms) fmt::print("{:6} {}\n", calls, form);
+  for (const std::string& operation : operation_names()) EXPECT_GT(forms[operation], 0) << operation;
+  for (const char* form : {"causal_conv1d line_kind anchored",
+                           "causal_conv1d_window line_kind anchored",
+                           "causal_conv1d_window line_kind rolled",
+                           "gated_delta_rule gate gdn",
+                           "gated_delta_rule gate kda",
+                           "gated_delta_rule pending given",
+                           "gated_delta_rule_snapshots gate gdn",
+                           "gated_delta_rule_snapshots gate kda",
+                           "gated_delta_rule_verify gate gdn",
+                           "gated_delta_rule_verify gate kda",
+                           "gated_delta_rule_verify pending given",
+                           "commit_plan block_table given",
+                           "commit gdn anchored",
+                           "commit gdn rolled",
+                           "commit kda anchored",
+                           "commit kda rolled",
+                           "materialize gdn anchored",
+                           "materialize kda rolled",
+                           "align_move gdn rolled",
+                           "align_move kda anchored",
+                           "short_conv line_kind plain",
+                           "short_conv line_kind rolled",
+                           "short_conv line_kind anchored",
+                           "split_projections layout interleaved",
+                           "split_projections layout flat",
+                           "gdn_attention snapshots",
+                           "gdn_attention verify"}) {
+    EXPECT_GT(forms[form], 0) << form;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, Bundled,
