@@ -10,6 +10,8 @@ target_compile_options(
             -Wextra
             -Wconversion
             -Wshadow
+            # A release knows nothing of the folder it was built in (scripts/reproducible).
+            $<$<CONFIG:Release>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
             $<$<BOOL:${RECOVERSSM_WERROR}>:-Werror>)
 
 # GCC 12 warns about a memcpy inside std::string's operator+ that cannot happen (GCC bug 105651).

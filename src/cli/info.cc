@@ -118,7 +118,9 @@ std::string text_of_info() {
 std::function<int()> add_info(CLI::App& app) {
   auto json = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("info", "Show version, CPU features, targets, backends, and what they support");
-  command->add_option("--json", *json, "- : write JSON to stdout instead")->type_name("-")->check(CLI::IsMember({"-"}).description(""));
+  command->add_option("--json", *json, "- : write JSON to stdout instead")
+      ->type_name("-")
+      ->check(CLI::IsMember({"-"}).description(""));
   command->footer("Example:\n  recoverssm info --json -");
   return [json] {
     fmt::print("{}", json->empty() ? text_of_info() : text_of(describe()));
