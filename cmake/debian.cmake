@@ -8,12 +8,15 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "speculative decoding for gated delta rule layers")
 set(CPACK_PACKAGE_CONTACT "the recoverssm authors <recoverssm@localhost>")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY >=)
+# Folders are made with these permissions whatever the umask.
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(debian_about
@@ -24,8 +27,7 @@ without storing a state per draft.")
 # The version in the library's name is that of the ABI.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME librecoverssm0)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "speculative decoding for gated delta rule layers - C library
-${debian_about}
+set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "${debian_about}
 .
 This package has the shared library with the C interface.")
 
@@ -36,8 +38,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_GENERATE_SHLIBS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "librecoverssm0 (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 # Only whoever links the archive needs Highway.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS libhwy-dev)
-set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "speculative decoding for gated delta rule layers - development files
-${debian_about}
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "${debian_about}
 .
 This package has the C and C++ headers, the static library with the C++
 interface, and files for CMake and pkg-config.")
@@ -45,8 +46,7 @@ interface, and files for CMake and pkg-config.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME recoverssm)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_GENERATE_SHLIBS OFF)
-set(CPACK_DEBIAN_COMMAND_DESCRIPTION "speculative decoding for gated delta rule layers - command
-${debian_about}
+set(CPACK_DEBIAN_COMMAND_DESCRIPTION "${debian_about}
 .
 This package has the recoverssm command: what the library can do on this
 machine, and replay of recorded calls.")

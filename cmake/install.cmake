@@ -2,6 +2,8 @@
 # Debian packages: Runtime (librecoverssm.so.N), Development (everything to build with), Command (recoverssm).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/recoverssm)
 
 # recoverssm::c and recoverssm::cpp, as in the build tree, with the installed headers.
