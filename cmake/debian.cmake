@@ -9,7 +9,8 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "speculative decoding for gated delta rule layers")
-set(CPACK_PACKAGE_CONTACT "the recoverssm authors <recoverssm@localhost>")
+set(RECOVERSSM_MAINTAINER "the recoverssm authors <recoverssm@localhost>" CACHE STRING "Maintainer of the Debian packages: NAME <MAIL>")
+set(CPACK_PACKAGE_CONTACT ${RECOVERSSM_MAINTAINER})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -27,6 +28,9 @@ without storing a state per draft.")
 # The version in the library's name is that of the ABI.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME librecoverssm0)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+# Debian's way to have the linker's cache updated; CPack adds maintainer scripts that do it as well.
+file(WRITE ${PROJECT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/triggers)
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "${debian_about}
 .
 This package has the shared library with the C interface.")
