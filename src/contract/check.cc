@@ -10,8 +10,8 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 60;  // bytes a view may 
 const char* ordinal(int d, int dims) {
   if (dims == 1) return "length";
   if (d == dims - 1) return "last dimension";
-  constexpr const char* names[] = {"first dimension", "second dimension", "third dimension"};
-  return names[d];
+  if (d == 0) return "first dimension";
+  return d == 1 ? "second dimension" : "third dimension";
 }
 
 bool meets(const Dim& dim, std::int64_t size) {
