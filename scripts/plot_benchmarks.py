@@ -65,6 +65,8 @@ def cell(result):
         text += f", {result['share'] * 100:.0f} %"
         if result["limit"] == "FMA issue":
             text += " F"
+    if ".prefill" in result["case"] and result["threads"] > 1 and result["scaling"] is not None:
+        text += f", {result['scaling']:.2f}x of one thread"
     return text
 
 
