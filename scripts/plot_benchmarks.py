@@ -119,7 +119,7 @@ def plot(report, path):
     try:
         import matplotlib
     except ImportError:
-        sys.exit("plot_benchmarks.py: matplotlib is missing; install python3-matplotlib, or use --no-plot")
+        sys.exit(f"plot_benchmarks.py: {sys.executable} has no matplotlib; install python3-matplotlib (for /usr/bin/python3), or use --no-plot")
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "recoverssm"  # the same report gives the same file
     from matplotlib import pyplot
