@@ -179,7 +179,7 @@ class Changes {
     }
     // A struct pointer is right or null. A size says how much memory there is: less, or so much that it is not even looked at.
     if (leaf.kind == Leaf::Kind::pointer) value = 0;
-    if (leaf.kind == Leaf::Kind::size && value > leaf.most && value < leaf.most + 8192) value %= leaf.most + 1;
+    if (leaf.kind == Leaf::Kind::size && value > leaf.most && value < (1U << 20)) value %= leaf.most + 1;
     undo_.push_back(change);
     std::memcpy(leaf.at, &value, leaf.bytes);
   }
@@ -205,7 +205,8 @@ Call call_of(const Params& params) {
   using C = typename Op<Params>::C;
   static ToC convert;
   // Room behind the params for the bytes of a newer version.
-  auto* const memory = new std::uint64_t[sizeof(C) / 8 + 64]();
+  static std::vector<std::unique_ptr<std::uint64_t[]>> memories;
+  std::uint64_t* const memory = memories.emplace_back(new std::uint64_t[sizeof(C) / 8 + 64]()).get();
   auto* const c = new (memory) C(convert(params));
   Leaves leaves;
   Params cpp;

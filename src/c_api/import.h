@@ -26,9 +26,7 @@ class ListMemory {
   template <class T>
   T* take(std::size_t count) {
     static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= alignof(std::max_align_t));
-    std::size_t bytes = 0;
-    if (__builtin_mul_overflow(count, sizeof(T), &bytes) || bytes > PTRDIFF_MAX / 4) throw std::bad_array_new_length();
-    bytes = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    const std::size_t bytes = (count * sizeof(T) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     needed_ += bytes;
     const bool aligned = reinterpret_cast<std::uintptr_t>(rest_.data) % kWorkspaceAlignment == 0;
     if (rest_.data == nullptr || !aligned || bytes > rest_.bytes) {
@@ -90,6 +88,9 @@ class Import {
   void list(const char* name, const C*& from, std::size_t& count, std::span<const Cpp>& to) {
     if (!given(name, &from, sizeof from + sizeof count) || count == 0) return;
     const Place first{name, 0, place_};
+    if (count > kMostItems) {
+      return fail({name, -1, place_}, std::to_string(count) + " structs", "at most " + std::to_string(kMostItems));
+    }
     if (from == nullptr) return fail({name, -1, place_}, "null", std::to_string(count) + " structs");
     if (!check_size(first, size_of(from), sizeof(C))) return;
     const std::size_t stride = size_of(from);
@@ -125,6 +126,8 @@ class Import {
 
   // Bytes a struct may have beyond what this version knows: a larger size is rather a struct nobody initialised.
   static constexpr std::size_t kMostExtra = 4096;
+  // The same for a count.
+  static constexpr std::size_t kMostItems = 65536;
 
   static std::size_t size_of(const void* struct_begin) {
     std::size_t size = 0;
