@@ -157,8 +157,23 @@ Roundings roundings(const Format& format) {
   return r;
 }
 
+// Runs an operation in the caller's mode or in a hostile one, which it must give back. Nothing else may happen in that mode.
+template <class Operation>
+void run_in_mode(bool hostile, Report& report, Operation&& operation) {
+  if (!hostile) return operation();
+  bool intact = false;
+  {
+    const HostileMode mode;
+    operation();
+    intact = HostileMode::intact();
+  }
+  report.expect(intact, "the caller's floating-point mode was not given back");
+}
+
+const char* caller(bool hostile) { return hostile ? ", caller flushing to zero" : ""; }
+
 // A state of subnormals under a decay of 1 stays what it is.
-void check_subnormal_state(const Place& place, Report& report, const char* caller) {
+void check_subnormal_state(const Place& place, Report& report, bool hostile) {
   constexpr std::int64_t K = 48, V = 5;
   Random random(83);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -175,12 +190,14 @@ void check_subnormal_state(const Place& place, Report& report, const char* calle
     const Tensor q(DType::f32, {1, 1, K}), v(DType::f32, {1, 1, V}), b(DType::f32, {1, 1}), out(DType::f32, {1, 1, V});
     const Tensor a = Tensor::filled(DType::f32, {1, 1}, -200.0F), zero(DType::f32, {1});
     const Tensor offsets = Tensor::ints({0, 1}), blocks = Tensor::ints({kBlock});
-    gated_delta_rule({.inputs = {.q = q, .k = q, .v = v, .a = a, .b = b, .A_log = zero, .dt_bias = zero},
-                      .state = state,
-                      .out = out,
-                      .rows = {.query_start_loc = offsets, .state_indices = blocks}},
-                     place.context);
-    report.expect_bits(fmt::format("{} state{}", name_of(dtype), caller), dtype, state.bytes(), before.bytes());
+    run_in_mode(hostile, report, [&] {
+      gated_delta_rule({.inputs = {.q = q, .k = q, .v = v, .a = a, .b = b, .A_log = zero, .dt_bias = zero},
+                        .state = state,
+                        .out = out,
+                        .rows = {.query_start_loc = offsets, .state_indices = blocks}},
+                       place.context);
+    });
+    report.expect_bits(fmt::format("{} state{}", name_of(dtype), caller(hostile)), dtype, state.bytes(), before.bytes());
   }
 }
 
@@ -199,22 +216,17 @@ void check_rounding(const Place& place, Report& report) {
 
 void check_subnormals(const Place& place, Report& report) {
   const Products products = subnormal_products();
-  expect_products(place, report, "products", products);
-  check_subnormal_state(place, report, "");
-  if (!HostileMode::kAvailable) {
-    report.skip("the caller's floating-point mode was not changed: not known how on this architecture");
-    return;
+  const Tensor x = Tensor::floats({1, static_cast<std::int64_t>(products.x.size())}, products.x);
+  for (const bool hostile : {false, true}) {
+    if (hostile && !HostileMode::kAvailable) {
+      report.skip("a caller that flushes to zero: not known how to set that on this architecture");
+      return;
+    }
+    Tensor out;
+    run_in_mode(hostile, report, [&] { out = convolve(place, x, products.weight, products.bias, Activation::none); });
+    report.expect_bits(fmt::format("products{}", caller(hostile)), DType::f32, out.bytes(), bytes_of(products.want));
+    check_subnormal_state(place, report, hostile);
   }
-  bool intact = false;
-  Tensor x = Tensor::floats({1, static_cast<std::int64_t>(products.x.size())}, products.x), out;
-  {
-    const HostileMode mode;
-    out = convolve(place, x, products.weight, products.bias, Activation::none);
-    check_subnormal_state(place, report, ", caller flushing to zero");
-    intact = HostileMode::intact();
-  }
-  report.expect_bits("products, caller flushing to zero", DType::f32, out.bytes(), bytes_of(products.want));
-  report.expect(intact, "the caller's floating-point mode was not given back");
 }
 
 }  // namespace recoverssm::check
