@@ -31,23 +31,21 @@ const auto kPattern = [] {
 }();
 
 // Under the address sanitizer nobody may even read a guard byte, and its report says who did. This class itself opens them for a moment.
-class Open {
- public:
-  Open(std::byte* first_guard, std::byte* last_guard) : guards_{first_guard, last_guard} {
+struct Open {
+  Open(std::byte* first_guard, std::byte* last_guard) : guards{first_guard, last_guard} {
 #ifdef __SANITIZE_ADDRESS__
-    for (std::byte* guard : guards_) ASAN_UNPOISON_MEMORY_REGION(guard, GuardedMemory::kGuard);
+    for (std::byte* guard : guards) ASAN_UNPOISON_MEMORY_REGION(guard, GuardedMemory::kGuard);
 #endif
   }
   ~Open() {
 #ifdef __SANITIZE_ADDRESS__
-    for (std::byte* guard : guards_) ASAN_POISON_MEMORY_REGION(guard, GuardedMemory::kGuard);
+    for (std::byte* guard : guards) ASAN_POISON_MEMORY_REGION(guard, GuardedMemory::kGuard);
 #endif
   }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
 
- private:
-  std::array<std::byte*, 2> guards_;
+  std::array<std::byte*, 2> guards;
 };
 
 }  // namespace
