@@ -83,7 +83,8 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     json call_tree = seed % 4 == 3 ? json::parse(text, nullptr, false) : json();
     std::vector<json::json_pointer> numbers;
     if (call_tree.is_structured()) {
-      for (const auto& item : call_tree.flatten().items()) {
+      const json flat = call_tree.flatten();
+      for (const auto& item : flat.items()) {
         if (item.value().is_number_integer()) numbers.emplace_back(item.key());
       }
     }
