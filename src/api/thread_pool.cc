@@ -37,10 +37,17 @@ int looks_of(int workers) {
 }  // namespace
 
 ThreadPool::ThreadPool(int workers) : looks_(looks_of(workers)) {
-  for (int worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  } catch (...) {  // the system has no more threads: those that started must end before the caller hears of it
+    stop();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_ = true;
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

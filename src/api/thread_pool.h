@@ -12,7 +12,7 @@ namespace recoverssm {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int workers);  // >= 1
+  explicit ThreadPool(int workers);  // >= 1; throws std::system_error where the system has no more threads
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -21,6 +21,7 @@ class ThreadPool {
 
  private:
   void run(std::int64_t tasks, ParallelFor::Body body, void* context);
+  void stop();
   void work(int worker);
   void take_tasks(int worker);
 

@@ -89,8 +89,9 @@ void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape&
       const bool from_state = begin == 0 && !row.from_zero;
       if (begin == 0 && row.from_zero) std::memset(h, 0, sizeof(float) * static_cast<std::size_t>(kStateRows * shape.k_stride));
       if (begin == 0 && row.waiting.count > 0) fold_rows(kernels, shape, row.waiting, work, tile, first, rows);
-      // The next tile, in this head or at the front of the next one, which the same worker mostly takes.
-      const bool last_tile = row.head + 1 == shape.HV && first + kStateRows >= shape.V;
+      // What comes after the next tile, in this head or at the front of the next one, which the same worker mostly takes: a tile takes
+      // about as long to compute as memory takes to bring one.
+      const bool last_tiles = row.head + 1 == shape.HV && first + kStateRows >= shape.V;
       kernels.delta({.tokens = tokens,
                      .rows = rows,
                      .from = from_state ? tile : StateTile{},
@@ -101,7 +102,7 @@ void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape&
                      .v = work.tokens.v + first,
                      .correction = work.tokens.correction + first,
                      .out = work.tokens.out + first,
-                     .next = from_state && !last_tile ? at(state, row.block, row.head, first + kStateRows) : nullptr});
+                     .next = from_state && !last_tiles ? at(state, row.block, row.head, first + 2 * kStateRows) : nullptr});
     }
     for (int index = 0; index < count; ++index) emit(tokens, index, begin + index);
   }

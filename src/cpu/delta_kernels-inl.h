@@ -64,8 +64,8 @@ class Prefetcher {
   std::int64_t step_;
 };
 
-// Tokens over which the next tile is fetched: all of it is on its way when the last of a usual window is computed.
-constexpr int kFetchTokens = 3;
+// Tokens over which a tile is fetched: those of a usual window.
+constexpr int kFetchTokens = 4;
 
 // One token for one group of rows: the previous token's update where there is one, the decay, and both dots. Lanes past K take part in
 // everything but the dots. The decayed rows go to h. Lane r of the result is row r's dot with k, lane kRowGroup + r that with q.

@@ -78,7 +78,7 @@ struct DeltaRows {
   const float* v = nullptr;
   float* correction = nullptr;
   float* out = nullptr;             // not yet rounded
-  const std::byte* next = nullptr;  // the state tile that will be asked for next, as large as this one: fetched meanwhile
+  const std::byte* next = nullptr;  // a state tile that will be asked for soon, as large as this one: fetched meanwhile
 };
 
 // Replays records 0..len-1 into up to kStateRows rows of state: hd = h*d; h = fma(c, k, hd). Where `boundary` is wanted, it gets the

@@ -2,9 +2,12 @@
 #include "api/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
+#include <system_error>
 
 #include "cpu/execution.h"
 
@@ -49,6 +52,21 @@ TEST_P(Workers, EveryTaskRunsOnceAndWorkersDoNotMeet) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Counts, Workers, ::testing::Values(1, 2, 3, 8), ::testing::PrintToStringParamName());
+
+// Threads that cannot be started are an exception, not the end of the program. In a child, with room for few stacks.
+TEST(ThreadPoolDeathTest, TooManyThreadsAreAnException) {
+  const auto start = [] {
+    const rlimit room = {rlim_t{1} << 30, rlim_t{1} << 30};
+    if (setrlimit(RLIMIT_AS, &room) != 0) std::_Exit(1);
+    try {
+      const ThreadPool pool(1 << 16);
+    } catch (const std::system_error&) {
+      std::_Exit(7);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(7), "");
+}
 
 TEST(Pieces, ShareEveryTaskOutOnce) {
   for (const int workers : {1, 2, 7, 128}) {
