@@ -177,17 +177,16 @@ HWY_INLINE void LoadRows(const DeltaRows& rows) {
 }
 
 template <int kStride, bool kDecayPerChannel>
-HWY_INLINE void DeltaFrom(const DeltaRows& rows) {
+HWY_INLINE void DeltaFrom(const DeltaRows& rows, const DeltaChoice& choice) {
   const int K = rows.tokens.K;
-  const ScratchRows<kStride> scratch = {rows.h, padded_k(K)};
   const auto* stored = static_cast<const std::byte*>(rows.from.data);
-  const bool whole = K % 32 == 0;
-  if (stored == nullptr || !whole || rows.rows < kStateRows) {
+  if (!choice.from_state) {
     if (stored != nullptr) LoadRows(rows);
-    if (whole) {
+    const ScratchRows<kStride> scratch = {rows.h, padded_k(K)};
+    if (choice.whole_blocks) {
       RunTokens<kStride, kDecayPerChannel, true>(rows, scratch);
-    } else {
-      RunTokens<0, kDecayPerChannel, false>(rows, ScratchRows<0>{rows.h, padded_k(K)});
+    } else if constexpr (kStride == 0) {
+      RunTokens<kStride, kDecayPerChannel, false>(rows, scratch);
     }
   } else if (rows.from.dtype == DType::f32) {
     RunTokens<kStride, kDecayPerChannel, true>(rows, StoredRows<kStride, DType::f32>{stored, K});
@@ -198,11 +197,22 @@ HWY_INLINE void DeltaFrom(const DeltaRows& rows) {
   }
 }
 
-inline void Delta(const DeltaRows& rows) {
-  if (rows.tokens.K == 128) {
-    rows.tokens.decay_per_channel ? DeltaFrom<128, true>(rows) : DeltaFrom<128, false>(rows);
+template <int kStride>
+HWY_INLINE void DeltaOf(const DeltaRows& rows, const DeltaChoice& choice) {
+  if (rows.tokens.decay_per_channel) {
+    DeltaFrom<kStride, true>(rows, choice);
   } else {
-    rows.tokens.decay_per_channel ? DeltaFrom<0, true>(rows) : DeltaFrom<0, false>(rows);
+    DeltaFrom<kStride, false>(rows, choice);
+  }
+}
+
+inline void Delta(const DeltaRows& rows) {
+  static_assert(kCommonK % 32 == 0);
+  const DeltaChoice choice = select_delta(rows.tokens.K, rows.rows, rows.from.data != nullptr);
+  if (choice.common_k) {
+    DeltaOf<kCommonK>(rows, choice);
+  } else {
+    DeltaOf<0>(rows, choice);
   }
   FinishRows(rows);
 }
@@ -240,7 +250,7 @@ HWY_INLINE void ReplayTile(const ReplayRows& rows) {
   const int stride = padded_k(K);
   const std::int64_t bytes = std::int64_t{rows.rows} * K * size_of(rows.from.dtype);
   Prefetcher prefetcher(rows.next, bytes, std::int64_t{rows.rows} * (stride / 32));
-  if (rows.from.dtype == DType::f32 && K % 32 == 0) {
+  if (select_direct_replay(K, rows.from.dtype)) {
     const auto row = [&](const StateTile& tile, int r) {
       return tile.data == nullptr ? nullptr : static_cast<float*>(tile.data) + r * K;
     };

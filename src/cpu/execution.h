@@ -10,6 +10,7 @@
 #endif
 
 #include "cpu/kernels.h"
+#include "cpu/select.h"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cpu {
@@ -50,18 +51,6 @@ struct Execution {
 // Number of workers a launch may use at once: what per-worker scratch is multiplied by.
 inline int workers_of(const Launch& launch) { return launch.parallel.run == nullptr ? 1 : launch.parallel.workers; }
 inline int workers_of(const Execution& e) { return e.parallel.run == nullptr ? 1 : e.parallel.workers; }
-
-// Pieces of consecutive tasks handed to workers: enough to even out unequal tasks, few enough that a worker mostly walks through
-// memory in order. A pure function of the two numbers.
-constexpr std::int64_t kPiecesPerWorker = 16;
-constexpr std::int64_t pieces_of(std::int64_t tasks, int workers) {
-  return tasks < kPiecesPerWorker * workers ? tasks : kPiecesPerWorker * workers;
-}
-
-// Where piece `piece` of `pieces` begins. Without the product tasks * piece, which may not fit.
-constexpr std::int64_t share_of(std::int64_t tasks, std::int64_t piece, std::int64_t pieces) {
-  return tasks / pieces * piece + (piece < tasks % pieces ? piece : tasks % pieces);
-}
 
 // Calls f(task, worker) for every task. Kernels are reached through function pointers, so no arithmetic moves out of the scope of the
 // floating-point mode.

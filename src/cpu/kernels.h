@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/select.h"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cpu {
@@ -39,12 +40,6 @@ struct ShortConvToken {
   const float* weight = nullptr;  // [Kc][kConvTile]
   float* out = nullptr;
 };
-
-// Row stride of the fp32 scratch matrices over K: K rounded up to the 32 leaves of the canonical dot.
-constexpr int padded_k(int K) { return (K + 31) / 32 * 32; }
-
-// State rows a delta kernel handles at once; every target's lane count divides it.
-constexpr int kStateRows = 16;
 
 // Tokens of one head, prepared in fp32 scratch. All matrices have row stride padded_k(K); lanes K.. are never used.
 struct HeadTokens {

@@ -9,8 +9,6 @@
 #include <memory>
 #include <system_error>
 
-#include "cpu/execution.h"
-
 namespace recoverssm {
 namespace {
 
@@ -66,28 +64,6 @@ TEST(ThreadPoolDeathTest, TooManyThreadsAreAnException) {
     std::_Exit(0);
   };
   EXPECT_EXIT(start(), ::testing::ExitedWithCode(7), "");
-}
-
-TEST(Pieces, ShareEveryTaskOutOnce) {
-  for (const int workers : {1, 2, 7, 128}) {
-    for (const std::int64_t tasks :
-         {std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{383}, std::int64_t{100000}}) {
-      const std::int64_t pieces = cpu::pieces_of(tasks, workers);
-      ASSERT_GE(pieces, 1);
-      ASSERT_LE(pieces, tasks);
-      std::int64_t next = 0;
-      for (std::int64_t piece = 0; piece < pieces; ++piece) {
-        ASSERT_EQ(cpu::share_of(tasks, piece, pieces), next);
-        next = cpu::share_of(tasks, piece + 1, pieces);
-        ASSERT_GE(next - cpu::share_of(tasks, piece, pieces), tasks / pieces);
-        ASSERT_LE(next - cpu::share_of(tasks, piece, pieces), tasks / pieces + 1);
-      }
-      ASSERT_EQ(next, tasks);
-    }
-  }
-  // Where the product of both would not fit.
-  constexpr std::int64_t kMany = INT64_MAX;
-  EXPECT_EQ(cpu::share_of(kMany, 32, 32), kMany);
 }
 
 }  // namespace
