@@ -110,7 +110,7 @@ typedef struct recoverssm_rows {
   recoverssm_tensor num_accepted;      /* optional [N] int32 */
   recoverssm_tensor token_index;       /* optional int32: local token -> row of the globally addressed tensors */
   int32_t window_capacity;             /* S: the most tokens of a window; ignored by plain ops */
-  int32_t null_block_id;
+  int32_t null_block_id;               /* default 0: block 0 is no block of a request, only padding. -1 to use it */
 } recoverssm_rows;
 
 /* Inputs of the delta rules, addressed by local token. HV is a multiple of H; a head's K or V elements are contiguous. */
@@ -422,10 +422,10 @@ typedef struct recoverssm_launch {
   size_t struct_size;
   void* workspace; /* aligned to RECOVERSSM_WORKSPACE_ALIGNMENT; contents mean nothing before and after; one call at a time */
   size_t workspace_bytes;
-  recoverssm_parallel_for parallel_run; /* null: everything runs in the calling thread */
+  recoverssm_parallel_for parallel_run; /* null: everything runs in the calling thread, parallel_workers is not read */
   void* parallel_self;
-  recoverssm_counters* counters; /* optional */
-  int32_t parallel_workers;      /* default 1 */
+  recoverssm_counters* counters; /* optional, added to. Like the workspace, it must not lie in a tensor: nobody checks that */
+  int32_t parallel_workers;      /* default 1; at least 1 */
   int32_t target;                /* RECOVERSSM_TARGET_, default best */
 } recoverssm_launch;
 

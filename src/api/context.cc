@@ -1,6 +1,7 @@
 #include "recoverssm/context.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <thread>
 
@@ -41,6 +42,7 @@ Launch Context::launch() const {
 
 Launch Context::launch(std::size_t bytes) {
   if (bytes > state_->bytes) {
+    if (bytes > std::size_t{PTRDIFF_MAX}) throw std::bad_alloc();  // the library's own check of such a size would wrap
     state_->memory.reset();
     state_->bytes = 0;
     state_->memory.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kWorkspaceAlignment})));

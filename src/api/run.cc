@@ -2,6 +2,7 @@
 // operation.
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include "contract/contents.h"
@@ -80,10 +81,14 @@ std::size_t workspace_size_checked(const Params& params, const Launch& launch) {
 }
 
 template <class Params>
-Status run_on_cpu(const char* op, const Params& params, const Launch& launch) {
+Status run_on_cpu(const char* op, const Params& params, const Launch& launch) noexcept {
   const cpu::ScopedFpMode mode;
-  if (Status status = validate(params); !status.ok()) return status;
-  return run_valid(op, params, launch);
+  try {
+    if (Status status = validate(params); !status.ok()) return status;
+    return run_valid(op, params, launch);
+  } catch (const std::bad_alloc&) {                 // only an error's text allocates
+    return {ErrorKind::device_error, "no memory"};  // short enough to need none
+  }
 }
 
 template <class Params>

@@ -62,7 +62,7 @@ void clear_pending(const Layer& layer, const CommitGroup& group, std::int32_t nu
 }  // namespace
 
 std::size_t scratch_size(const CommitParams& params, int workers) {
-  return replay_scratch_bytes(params.layers) * static_cast<std::size_t>(workers);
+  return for_workers(replay_scratch_bytes(params.layers), workers);
 }
 
 void execute(const CommitParams& p, const Execution& e) {

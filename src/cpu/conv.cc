@@ -38,7 +38,7 @@ constexpr bool is_window = std::is_same_v<Params, CausalConv1dWindowParams>;
 
 template <class Params>
 std::size_t scratch_bytes(const Params& p, int workers) {
-  return per_worker_bytes<Scratch>(taps_of(p.weight)) * static_cast<std::size_t>(workers);
+  return for_workers(per_worker_bytes<Scratch>(taps_of(p.weight)), workers);
 }
 
 template <class Params>

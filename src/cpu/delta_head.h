@@ -30,7 +30,7 @@ inline HeadWork carve_head_work(Carver& carver, const RuleShape& shape, Gate gat
 inline std::size_t head_work_size(const RuleShape& shape, Gate gate, std::int64_t fold_capacity, int workers) {
   Carver carver(nullptr);
   carve_head_work(carver, shape, gate, fold_capacity);
-  return carver.used() * static_cast<std::size_t>(workers);
+  return for_workers(carver.used(), workers);
 }
 
 inline HeadWork head_work_of(const Execution& e, const RuleShape& shape, Gate gate, std::int64_t fold_capacity, int worker) {
@@ -47,8 +47,9 @@ inline void forget_keys(const Execution& e, const RuleShape& shape, Gate gate, s
 }
 
 // Folds a block's waiting records into its state as it is stored, so that what follows starts from the rounded state.
-inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadWork& work,
-                      const StateTile& tile, int first, int rows) {
+// `h` is the tile's own, not yet in use: other tiles of the head may carry their states in theirs.
+inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const HeadTokens& waiting, const HeadScratch& scratch,
+                      const StateTile& tile, int first, int rows, float* h) {
   kernels.replay({.tokens = waiting,
                   .len = waiting.count,
                   .boundary_len = 0,
@@ -56,9 +57,9 @@ inline void fold_rows(const Kernels& kernels, const RuleShape& shape, const Head
                   .from = tile,
                   .boundary = {},
                   .to = tile,
-                  .h = work.h,
+                  .h = h,
                   .token_stride = shape.v_stride,
-                  .correction = work.fold.correction + first,
+                  .correction = scratch.correction + first,
                   .next = nullptr});
 }
 
@@ -88,7 +89,7 @@ void run_head(const Kernels& kernels, const RuleInputs& inputs, const RuleShape&
       float* h = work.h + (one_chunk ? 0 : static_cast<std::int64_t>(first) * shape.k_stride);
       const bool from_state = begin == 0 && !row.from_zero;
       if (begin == 0 && row.from_zero) std::memset(h, 0, sizeof(float) * static_cast<std::size_t>(kStateRows * shape.k_stride));
-      if (begin == 0 && row.waiting.count > 0) fold_rows(kernels, shape, row.waiting, work, tile, first, rows);
+      if (begin == 0 && row.waiting.count > 0) fold_rows(kernels, shape, row.waiting, work.fold, tile, first, rows, h);
       // What comes after the next tile, in this head or at the front of the next one, which the same worker mostly takes: a tile takes
       // about as long to compute as memory takes to bring one.
       const bool last_tiles = row.head + 1 == shape.HV && first + kStateRows >= shape.V;

@@ -77,6 +77,16 @@ void parallel_for(const Execution& e, std::int64_t tasks, F&& f) {
       &pieces);
 }
 
+// A size that no workspace has: a launch that needs it is refused, so nothing is ever taken behind it.
+constexpr std::size_t kTooLarge = std::size_t{1} << 56;
+
+// Scratch of all workers, from that of one.
+constexpr std::size_t for_workers(std::size_t bytes, int workers) {
+  std::size_t all = 0;
+  const bool overflow = __builtin_mul_overflow(bytes, static_cast<std::size_t>(workers), &all);
+  return overflow || all > kTooLarge ? kTooLarge : all;
+}
+
 // Hands out aligned pieces of scratch memory. With a null base it only measures, so that a size and its use are one piece of code.
 class Carver {
  public:
@@ -88,15 +98,12 @@ class Carver {
     std::size_t bytes = 0, end = 0;
     const bool too_large =
         __builtin_mul_overflow(count, sizeof(T), &bytes) || __builtin_add_overflow(used_, bytes, &end) || end > kTooLarge;
-    // A size that no workspace has: the launch is refused, so nothing is ever taken behind it.
     used_ = too_large ? kTooLarge : (end + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     return reinterpret_cast<T*>(at);
   }
   std::size_t used() const { return used_; }
 
  private:
-  static constexpr std::size_t kTooLarge = std::size_t{1} << 56;
-
   std::byte* base_;
   std::size_t used_ = 0;
 };

@@ -21,7 +21,7 @@ std::int64_t tasks_of(const Layer& layer) { return head_tasks(layer) + (moves_li
 }  // namespace
 
 std::size_t scratch_size(const MaterializeParams& params, int workers) {
-  return replay_scratch_bytes(params.layers) * static_cast<std::size_t>(workers);
+  return for_workers(replay_scratch_bytes(params.layers), workers);
 }
 
 void execute(const MaterializeParams& p, const Execution& e) {

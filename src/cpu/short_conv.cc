@@ -108,7 +108,7 @@ class RowTile {
 }  // namespace
 
 std::size_t scratch_size(const ShortConvParams& p, int workers) {
-  return per_worker_bytes<Scratch>(taps_of(p.weight)) * static_cast<std::size_t>(workers);
+  return for_workers(per_worker_bytes<Scratch>(taps_of(p.weight)), workers);
 }
 
 void execute(const ShortConvParams& p, const Execution& e) {

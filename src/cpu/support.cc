@@ -1,4 +1,4 @@
-// What the CPU backend can run: everything the contract allows, with K up to 256.
+// What the CPU backend can run: everything the contract allows, with K up to 256 and sizes that an int holds.
 
 #include <string>
 
@@ -8,24 +8,48 @@ namespace recoverssm {
 namespace {
 
 constexpr std::int64_t kMaxK = 256;
+constexpr std::int64_t kMaxSize = 1 << 30;  // heads and V: the kernels count in int, with room for padding
 
-Support key_size(const char* op, const char* argument, std::int64_t K) {
-  if (K <= kMaxK) return {};
-  return {false, std::string(op) + ": " + argument + ": K = " + std::to_string(K) + ", expected at most " + std::to_string(kMaxK) +
-                     " on the CPU"};
+struct Size {
+  const char* name;
+  std::int64_t value;
+  std::int64_t most;
+};
+
+Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<Size> sizes) {
+  for (const Size& size : sizes) {
+    if (size.value <= size.most) continue;
+    return {false, std::string(op) + ": " + argument + ": " + size.name + " = " + std::to_string(size.value) +
+                       ", expected at most " + std::to_string(size.most) + " on the CPU"};
+  }
+  return {};
 }
 
+// Sizes of a view that validate accepts. Of others nothing is asked.
+std::int64_t size_at(const TensorView& view, int dims, std::size_t dim) { return view.dims == dims ? view.shape[dim] : 0; }
+
 Support rule_support(const char* op, const RuleInputs& inputs) {
-  return key_size(op, "q", inputs.q.dims == 3 ? inputs.q.shape[2] : 0);
+  const Support keys = sizes_fit(op, "q", {{"H", size_at(inputs.q, 3, 1), kMaxSize}, {"K", size_at(inputs.q, 3, 2), kMaxK}});
+  if (!keys.supported) return keys;
+  return sizes_fit(op, "v", {{"HV", size_at(inputs.v, 3, 1), kMaxSize}, {"V", size_at(inputs.v, 3, 2), kMaxSize}});
 }
 
 Support layer_support(const char* op, std::span<const Layer> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const TensorView& state = layers[i].state;
-    if (!state.present() || state.dims != 4 || state.shape[3] <= kMaxK) continue;
-    return key_size(op, ("layers[" + std::to_string(i) + "].state").c_str(), state.shape[3]);
+    const Support fits = sizes_fit(
+        op, "layers[" + std::to_string(i) + "].state",
+        {{"HV", size_at(state, 4, 1), kMaxSize}, {"V", size_at(state, 4, 2), kMaxSize}, {"K", size_at(state, 4, 3), kMaxK}});
+    if (!fits.supported) return fits;
   }
   return {};
+}
+
+Support attention_support(const GdnAttentionParams& p) {
+  const Support keys = sizes_fit("gdn_attention", "head_k_dim", {{"K", p.head_k_dim, kMaxK}});
+  if (!keys.supported) return keys;
+  const Support values = sizes_fit("gdn_attention", "head_v_dim", {{"V", p.head_v_dim, kMaxSize}});
+  return values.supported ? sizes_fit("gdn_attention", "num_v_heads", {{"HV", p.num_v_heads, kMaxSize}}) : values;
 }
 
 }  // namespace
@@ -43,6 +67,6 @@ Support query_support(const MaterializeParams& p) { return layer_support("materi
 Support query_support(const AlignMoveParams&) { return {}; }
 Support query_support(const AlignAdvanceParams&) { return {}; }
 Support query_support(const ShortConvParams&) { return {}; }
-Support query_support(const GdnAttentionParams& p) { return key_size("gdn_attention", "head_k_dim", p.head_k_dim); }
+Support query_support(const GdnAttentionParams& p) { return attention_support(p); }
 
 }  // namespace recoverssm

@@ -24,7 +24,8 @@ Session random_session(Pick& pick) {
   Session s;
   s.shape = random_rule_shape(pick);
   s.weights = random_weights(pick, s.shape);
-  s.S = pick.between(1, 8);
+  // Rows of more than 16 tokens run in chunks, between which each tile of state rows waits in scratch.
+  s.S = pick.chance(25) ? pick.between(17, 40) : pick.between(1, 8);
   s.eager = random_pool(pick, s.shape, 6, s.S);
   s.lazy = another_pool(pick, s.eager);
   s.waiting.assign(6, 0);
