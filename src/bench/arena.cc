@@ -55,6 +55,9 @@ void* Arena::take(std::size_t bytes) {
 
 TensorView Arena::values(DType dtype, std::initializer_list<std::int64_t> shape, float low, float high) {
   TensorView view(nullptr, dtype, shape);
+  // Far from where the sums of bytes that a measuring arena makes would overflow.
+  if (view.elements() > std::int64_t{1} << 52)
+    throw Error({ErrorKind::invalid_argument, "bench: a tensor of more than 2^52 elements"});
   const auto n = static_cast<std::size_t>(view.elements());
   view.data = take(n * static_cast<std::size_t>(size_of(dtype)));
   if (base_ == nullptr) return view;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -13,8 +14,9 @@
 namespace recoverssm::bench {
 namespace {
 
-constexpr double kSlow = 0.25;     // seconds a repetition beyond which fewer are run
-constexpr double kPatience = 1.5;  // seconds all repetitions of a slow call may take together, one excepted
+constexpr double kSlow = 0.25;                             // seconds a repetition beyond which fewer are run
+constexpr double kPatience = 1.5;                          // seconds all repetitions of a slow call may take together, one excepted
+constexpr double kMostSeconds = 3600, kMostGiB = 1 << 20;  // --min-time, --memory
 constexpr std::size_t kPage = 4096;
 
 // The data sets of one job, and a workspace, in one arena.
@@ -173,6 +175,9 @@ class Runner {
     if (planned.skip.empty() && bytes > limit) {
       planned.skip = fmt::format("needs {:.1f} GiB of data, more than --memory allows", static_cast<double>(bytes) / 0x1p30);
     }
+    if (planned.skip.empty() && bytes > report_.hardware.memory_bytes) {
+      planned.skip = fmt::format("needs {:.1f} GiB of data, more than this machine's memory", static_cast<double>(bytes) / 0x1p30);
+    }
     if (planned.skip.empty()) arena_bytes_ = std::max(arena_bytes_, bytes);
     total_ += planned.pools.size() * planned.targets.size();
     plan_.push_back(std::move(planned));
@@ -277,6 +282,13 @@ Options resolved(Options options, const Hardware& hardware) {
     refuse(fmt::format("--threads {}, expected 1 to {}: every thread is pinned to a core of its own",
                        options.threads.front() < 1 ? options.threads.front() : options.threads.back(), hardware.cores));
   }
+  const auto in_range = [&](const char* option, double value, double most) {
+    if (!std::isfinite(value) || value <= 0 || value > most) {
+      refuse(fmt::format("{} {}, expected more than 0 and at most {}", option, value, most));
+    }
+  };
+  in_range("--min-time", options.min_time, kMostSeconds);
+  in_range("--memory", options.memory_gib, kMostGiB);
   if (options.repetitions < 1) refuse(fmt::format("--repetitions {}, expected at least 1", options.repetitions));
   return options;
 }

@@ -4,6 +4,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdint>
+
+#include "bench/hardware.h"
 
 namespace recoverssm::bench {
 namespace {
@@ -76,7 +79,26 @@ Job job_of(const Case& row, Gate gate, const Options& options) {
   return job;
 }
 
-Status check(const Job& job) {
+// What a data set takes at the least, found without making one: the states of its rows and layers, or the 13 integers that a row has
+// in a group of commit_plan_groups (a table of 8 columns, an index, 4 results).
+double least_bytes(const Job& job) {
+  const Shape& s = job.shape;
+  const auto state = static_cast<double>(s.HV) * static_cast<double>(s.V) * static_cast<double>(s.K * size_of(s.state));
+  double of_one = job.row->work == Work::none ? 0 : state;
+  if (of_one == 0 && job.row->layers > 1) of_one = job.row->bound == Bound::none ? 13 * sizeof(std::int32_t) : state;
+  return static_cast<double>(s.rows) * s.layers * of_one;
+}
+
+Status check(const Job& job, std::size_t memory) {
+  if (least_bytes(job) > static_cast<double>(memory)) {
+    return {ErrorKind::invalid_argument,
+            fmt::format("{}: {}: a data set of at least {:.1f} GiB, expected at most this machine's {:.1f} GiB", job.name,
+                        text_of(job), least_bytes(job) / 0x1p30, static_cast<double>(memory) / 0x1p30)};
+  }
+  const std::int64_t tokens = std::int64_t{job.shape.rows} * job.shape.tokens;
+  if (tokens > INT32_MAX) {
+    return {ErrorKind::invalid_argument, fmt::format("{}: {} tokens in all, expected at most {}", job.name, tokens, INT32_MAX)};
+  }
   Arena nothing;
   return job.row->build(job.shape, nothing)->check();
 }
@@ -98,6 +120,7 @@ bool matches(const std::string& glob, const Case& row, const std::string& name) 
 std::vector<Job> jobs_of(const Options& options) {
   std::vector<bool> used(options.ops.size());
   std::vector<Job> jobs;
+  const std::size_t memory = read_hardware().memory_bytes;
   for (const Case& row : kCases) {
     for (const Gate gate : {Gate::gdn, Gate::kda}) {
       if (gate == Gate::kda && row.gates == Gates::none) continue;
@@ -108,7 +131,10 @@ std::vector<Job> jobs_of(const Options& options) {
       }
       if (!wanted || (row.gates == Gates::both && options.gate.value_or(gate) != gate)) continue;
       jobs.push_back(job_of(row, gate, options));
-      if (const Status status = check(jobs.back()); !status.ok()) throw Error({status.kind, "bench: " + status.message});
+      // A shape that is unsupported here is a wrong command line as well.
+      if (const Status status = check(jobs.back(), memory); !status.ok()) {
+        throw Error({ErrorKind::invalid_argument, "bench: " + status.message});
+      }
     }
   }
   for (std::size_t i = 0; i < used.size(); ++i) {

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <fstream>
 #include <memory>
 
 #include "bench/report.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 
@@ -50,19 +50,14 @@ void print_list(const bench::Options& options) {
   for (const bench::Job& job : bench::jobs_of(options)) fmt::print("{:<34}{}\n", job.name, bench::text_of(job));
 }
 
-bool write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return true;
-  fmt::print(stderr, "recoverssm bench: cannot write {}: {}\n", path, std::strerror(errno));
-  return false;
-}
-
 int run(const Arguments& arguments) {
+  bench::resolved(arguments.options, bench::read_hardware());  // refuses before anything is printed
   if (arguments.list) {
     print_list(arguments.options);
     return kOk;
+  }
+  for (const std::string& path : {arguments.json, arguments.csv}) {
+    if (const int code = try_report("bench", path); code != kOk) return code;
   }
   const bool only_json = arguments.json == "-";
   FILE* people = only_json ? stderr : stdout;
@@ -88,15 +83,10 @@ int run(const Arguments& arguments) {
   };
   const bench::Report report = bench::run(arguments.options, listener);
   bar.clear();
-  bool written = true;
-  if (only_json) {
-    const std::string text = text_of(bench::to_json(report, command_line()));
-    written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  } else if (!arguments.json.empty()) {
-    written = write_file(arguments.json, text_of(bench::to_json(report, command_line())));
-  }
-  if (!arguments.csv.empty()) written = write_file(arguments.csv, csv) && written;
-  return written ? kOk : kNotWritten;
+  int code = kOk;
+  if (!arguments.json.empty()) code = write_report("bench", arguments.json, text_of(bench::to_json(report, command_line())));
+  if (!arguments.csv.empty()) code = std::max(code, write_report("bench", arguments.csv, csv));
+  return code;
 }
 
 // An option whose value is a word of a map.
@@ -154,19 +144,17 @@ std::function<int()> add_bench(CLI::App& app) {
           "Data beyond the last-level cache, in cache, or both")
       ->check(CLI::IsMember({"beyond-cache", "in-cache", "both"}))
       ->default_str("both");
-  command->add_option("--min-time", o.min_time, "Seconds of a repetition")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--min-time", o.min_time, "Seconds of a repetition")->capture_default_str();
   command->add_option("--repetitions", o.repetitions, "Repetitions, of which the median is reported; fewer for slow calls")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")
-      ->check(CLI::PositiveNumber)
-      ->type_name("GIB")
-      ->capture_default_str();
+  command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")->type_name("GIB")->capture_default_str();
   command->add_option("--json", arguments->json, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");
   command->add_option("--csv", arguments->csv, "Write a line a result to this file")->type_name("FILE");
   command->footer(
-      "Exit codes: 0 measured, 1 an operation or the machine refused, 64 wrong command line, 74 a report could not be written.\n"
+      "Exit codes: 0 measured, 1 an operation or the machine failed, 3 target not available, 64 wrong command line,\n"
+      "74 a report could not be written.\n"
       "Example:\n  recoverssm bench --op 'gated_delta_rule_verify*' --target best --threads 2 --size beyond-cache");
   return [arguments] {
     try {

@@ -82,6 +82,7 @@ int run(const Arguments& arguments) {
     }
     options.targets = {resolved};
   }
+  if (const int code = try_report("check", arguments.report); code != kOk) return code;
   options.threads = {1, std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 3, 8)};
   const bool only_json = arguments.report == "-";
   FILE* people = only_json ? stderr : stdout;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -29,6 +30,19 @@ CLI::Option* add_target_option(CLI::App& command, const std::string& help, std::
       .add_option_function<std::string>(
           "--target", [chosen = std::move(chosen)](const std::string& name) { chosen(target_named(name)); }, help)
       ->check(CLI::IsMember({"best", "portable", "avx2", "avx512"}));
+}
+
+int try_report(const std::string& subcommand, const std::string& path) {
+  if (path.empty() || path == "-") return kOk;
+  // A pipe would be closed for its reader by a trial.
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error) &&
+      !std::filesystem::is_directory(path, error)) {
+    return kOk;
+  }
+  if (std::ofstream(path, std::ios::binary | std::ios::app)) return kOk;
+  fmt::print(stderr, "recoverssm {}: cannot write {}: {}\n", subcommand, path, std::strerror(errno));
+  return kNotWritten;
 }
 
 int write_report(const std::string& subcommand, const std::string& path, const std::string& text) {

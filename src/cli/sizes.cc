@@ -15,6 +15,7 @@
 #include "cli/geometry.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "contract/check.h"
 
 namespace recoverssm::cli {
 
@@ -54,8 +55,15 @@ LayerBytes layer_bytes(const Geometry& geometry, LineKind line) {
 // Both forms keep the same line of a short convolution: it has no state.
 std::optional<LayerBytes> short_conv_bytes(const Arguments& a) {
   if (a.short_channels == 0) return std::nullopt;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t reach = (std::int64_t{a.short_taps} - 1) * a.short_dilation + 1;
+  if (reach > kMost) {
+    throw Error({ErrorKind::invalid_argument,
+                 fmt::format("--short-conv-taps {} with --short-conv-dilation {}: {} positions, expected at most {}", a.short_taps,
+                             a.short_dilation, reach, kMost)});
+  }
   Geometry g;
-  g.W = (a.short_taps - 1) * a.short_dilation + 1;
+  g.W = static_cast<std::int32_t>(reach);
   g.channels = a.short_channels;
   g.S = a.window;
   g.activation = a.activation;
@@ -76,50 +84,59 @@ struct Totals {
   std::int64_t snapshots = 0;
   std::int64_t aligned = 0;  // the same with the blocks of a prefix cache
   std::int64_t aligned_snapshots = 0;
+  std::int64_t requests = 0;  // all requests, with their blocks
+  std::int64_t requests_snapshots = 0;
 };
 
 Totals totals_of(const Arguments& a, const LayerBytes& rule, const std::optional<LayerBytes>& conv) {
-  Totals t{a.model.layers * rule.page, a.model.layers * rule.sizes.snapshots};
-  std::int64_t cached = a.model.layers * rule.cached;
-  if (conv) {
-    t.page += a.short_layers * conv->page;
-    t.snapshots += a.short_layers * conv->sizes.snapshots;
-    cached += a.short_layers * conv->cached;
+  const auto all_layers = [&](std::int64_t rule_bytes, std::int64_t conv_bytes) {
+    return plus(times(a.model.layers, rule_bytes), times(a.short_layers, conv_bytes));
+  };
+  Totals t;
+  t.page = all_layers(rule.page, conv ? conv->page : 0);
+  t.snapshots = all_layers(rule.sizes.snapshots, conv ? conv->sizes.snapshots : 0);
+  const std::int64_t cached = all_layers(rule.cached, conv ? conv->cached : 0);
+  t.aligned = times(std::int64_t{1} + a.align_blocks, t.page);
+  t.aligned_snapshots = plus(t.snapshots, times(a.align_blocks, cached));
+  t.requests = times(a.requests, t.aligned);
+  t.requests_snapshots = times(a.requests, t.aligned_snapshots);
+  // The largest of each form: what overflows stays at the largest number.
+  if (t.requests == INT64_MAX || t.requests_snapshots == INT64_MAX) {
+    throw Error({ErrorKind::invalid_argument,
+                 fmt::format("{} requests with {} cached blocks, of {} layers: more bytes than fit in 64 bits, expected fewer",
+                             a.requests, a.align_blocks, std::int64_t{a.model.layers} + (conv ? a.short_layers : 0))});
   }
-  t.aligned = (1 + a.align_blocks) * t.page;
-  t.aligned_snapshots = t.snapshots + a.align_blocks * cached;
   return t;
 }
 
 ordered_json to_json(const Arguments& a, const LayerBytes& rule, const std::optional<LayerBytes>& conv) {
   const Geometry& g = a.model.layer;
   const Totals total = totals_of(a, rule, conv);
-  ordered_json json = {
-      {"model", a.model.name},
-      {"geometry",
-       {{"H", g.H},
-        {"HV", g.HV},
-        {"K", g.K},
-        {"V", g.V},
-        {"W", g.W},
-        {"S", g.S},
-        {"channels", g.channels},
-        {"gate", g.gate == Gate::gdn ? "gdn" : "kda"},
-        {"activation", name_of(g.activation)},
-        {"state", name_of(g.state)},
-        {"line", a.line == LineKind::rolled ? "rolled" : "anchored"}}},
-      {"layers", a.model.layers},
-      {"all_layers", a.model.all_layers},
-      {"per_layer",
-       {{"state", rule.sizes.state},
-        {"records", rule.sizes.records},
-        {"line", rule.line},
-        {"page", rule.page},
-        {"snapshots", rule.sizes.snapshots},
-        {"ratio", static_cast<double>(rule.sizes.snapshots) / static_cast<double>(rule.page)}}},
-      {"per_request", {{"recoverssm", total.page}, {"snapshots", total.snapshots}}},
-      {"requests", a.requests},
-      {"all_requests", {{"recoverssm", a.requests * total.aligned}, {"snapshots", a.requests * total.aligned_snapshots}}}};
+  ordered_json json = {{"model", a.model.name},
+                       {"geometry",
+                        {{"H", g.H},
+                         {"HV", g.HV},
+                         {"K", g.K},
+                         {"V", g.V},
+                         {"W", g.W},
+                         {"S", g.S},
+                         {"channels", g.channels},
+                         {"gate", g.gate == Gate::gdn ? "gdn" : "kda"},
+                         {"activation", name_of(g.activation)},
+                         {"state", name_of(g.state)},
+                         {"line", a.line == LineKind::rolled ? "rolled" : "anchored"}}},
+                       {"layers", a.model.layers},
+                       {"all_layers", a.model.all_layers},
+                       {"per_layer",
+                        {{"state", rule.sizes.state},
+                         {"records", rule.sizes.records},
+                         {"line", rule.line},
+                         {"page", rule.page},
+                         {"snapshots", rule.sizes.snapshots},
+                         {"ratio", static_cast<double>(rule.sizes.snapshots) / static_cast<double>(rule.page)}}},
+                       {"per_request", {{"recoverssm", total.page}, {"snapshots", total.snapshots}}},
+                       {"requests", a.requests},
+                       {"all_requests", {{"recoverssm", total.requests}, {"snapshots", total.requests_snapshots}}}};
   if (conv) {
     json["short_conv"] = {{"layers", a.short_layers},
                           {"channels", a.short_channels},
@@ -160,7 +177,7 @@ std::string table_of(const Arguments& a, const LayerBytes& rule, const std::opti
     add_row(text, fmt::format("with {} cached blocks", a.align_blocks), total.aligned, total.aligned_snapshots);
   }
   if (a.requests != 1) {
-    add_row(text, fmt::format("{} requests", a.requests), a.requests * total.aligned, a.requests * total.aligned_snapshots);
+    add_row(text, fmt::format("{} requests", a.requests), total.requests, total.requests_snapshots);
   }
   return text;
 }

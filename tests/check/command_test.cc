@@ -62,7 +62,35 @@ TEST(CheckCommand, Json) {
 
 TEST(CheckCommand, WrongCommandLines) {
   for (const char* arguments : {"check --target sse", "check --unknown", "check file"}) EXPECT_EQ(command(arguments).code, 64);
-  EXPECT_EQ(command("check --target portable --quiet --json /nowhere/at/all").code, 74);
+  const Outcome nowhere = command("check --target portable --json /nowhere/at/all");
+  EXPECT_EQ(nowhere.code, 74);
+  EXPECT_EQ(nowhere.out.find("compared"), std::string::npos) << nowhere.out;  // nothing ran
+}
+
+TEST(BenchCommand, WrongCommandLines) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"--k 257", "257"},
+      {"--memory nan", "--memory nan, expected more than 0 and at most 1048576"},
+      {"--memory inf", "--memory inf"},
+      {"--memory 0", "--memory 0"},
+      {"--min-time nan", "--min-time nan, expected more than 0 and at most 3600"},
+      {"--min-time -1", "--min-time -1"},
+      {"--rows 1048576 --layers 1048576 --memory 1048576", "tokens in all, expected at most 2147483647"},
+      {"--op commit --rows 1048576 --layers 1048576 --memory 1048576", "GiB, expected at most this machine's"},
+      {"--op commit_plan_groups --rows 1048576 --layers 1048576", "GiB, expected at most this machine's"},
+      {"--rows 1000 --tokens 1000000 --v 1048576 --value-heads 1048576", "more than 2^52 elements"},
+  };
+  for (const auto& [arguments, message] : wrong) {
+    const Outcome outcome = command(fmt::format("bench {}", arguments));
+    EXPECT_EQ(outcome.code, 64) << arguments << ": " << outcome.out;
+    EXPECT_NE(outcome.out.find(message), std::string::npos) << outcome.out;
+  }
+  for (const char* option : {"--json", "--csv"}) {
+    const Outcome outcome = command(fmt::format("bench {} /nowhere/at/all", option));
+    EXPECT_EQ(outcome.code, 74);
+    EXPECT_EQ(outcome.out.find("best copy"), std::string::npos) << outcome.out;  // nothing was measured
+    EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 1) << outcome.out;
+  }
 }
 
 // The command with one bit of one compiled-in vector changed says so, and its exit status is 1.

@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace {
 
@@ -119,10 +123,57 @@ TEST(Sizes, ConfigsThatAreNone) {
   EXPECT_NE(part.out.find("config: linear_value_head_dim: missing"), std::string::npos) << part.out;
   const Outcome wrong = sizes(config("wrong_type"));
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_NE(wrong.out.find("config: linear_attn_config.num_heads: got \"eight\", expected a whole number >= 0"), std::string::npos)
+  EXPECT_NE(wrong.out.find("config: linear_attn_config.num_heads: got \"eight\", expected a whole number from 1 to 2147483647"),
+            std::string::npos)
       << wrong.out;
   EXPECT_EQ(sizes("--config /nowhere/config.json").code, 2);
   EXPECT_EQ(sizes(fmt::format("--config {}/README.md", RECOVERSSM_SOURCE_DIR)).code, 2);
+}
+
+TEST(Sizes, ConfigsWithWrongValues) {
+  const std::string path = fmt::format("{}/recoverssm_config_{}.json", std::filesystem::temp_directory_path().string(), ::getpid());
+  std::ifstream good(fmt::format("{}/tests/check/configs/qwen3_next.json", RECOVERSSM_SOURCE_DIR));
+  const json base = json::parse(good);
+  const std::tuple<const char*, json, const char*> wrong[] = {
+      {"layer_types", 5, "layer_types: got 5, expected a list of names"},
+      {"layer_types", {1, 2}, "layer_types: got 1, expected names only"},
+      {"architectures", 7, "architectures: got 7, expected a list of names"},
+      {"architectures", json::array({3}), "architectures: got 3, expected names only"},
+      {"text_config", "x", "text_config: got \"x\", expected an object"},
+      {"linear_num_key_heads", 0, "linear_num_key_heads: got 0, expected a whole number from 1 to 2147483647"},
+      {"linear_num_value_heads", 2147483648LL,
+       "linear_num_value_heads: got 2147483648, expected a whole number from 1 to 2147483647"},
+      {"linear_num_value_heads", 17, "HV"},
+  };
+  for (const auto& [key, value, message] : wrong) {
+    json config = base;
+    config[key] = value;
+    std::ofstream(path) << config;
+    const Outcome outcome = sizes("--config " + path);
+    EXPECT_EQ(outcome.code, 2) << key;
+    EXPECT_NE(outcome.out.find(message), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.out.find(path), std::string::npos) << outcome.out;
+  }
+  std::filesystem::remove(path);
+  const Outcome directory = sizes(fmt::format("--config {}/tests", RECOVERSSM_SOURCE_DIR));
+  EXPECT_EQ(directory.code, 2);
+  EXPECT_NE(directory.out.find("/tests: a directory"), std::string::npos) << directory.out;
+}
+
+TEST(Sizes, RefusesWhatDoesNotFitIn64Bits) {
+  const std::string small = "--heads 1 --value-heads 1 --k 1 --v 1 ";
+  for (const char* huge : {"--requests 2147483647 --align-blocks 2147483647 --layers 2147483647",
+                           "--requests 2147483647 --align-blocks 2147483647 --layers 2147483647 --json -",
+                           "--window 2147483647 --requests 2147483647 --layers 2147483647"}) {
+    const Outcome outcome = sizes(small + huge);
+    EXPECT_EQ(outcome.code, 64) << huge;
+    EXPECT_NE(outcome.out.find("more bytes than fit in 64 bits"), std::string::npos) << outcome.out;
+  }
+  const Outcome conv = sizes("--short-conv 10 --short-conv-taps 2147483647 --short-conv-dilation 2147483647");
+  EXPECT_EQ(conv.code, 64);
+  EXPECT_NE(conv.out.find("4611686011984936963 positions, expected at most 2147483647"), std::string::npos) << conv.out;
+  // The most blocks there can be are no overflow by themselves.
+  EXPECT_EQ(report(small + "--taps 0 --align-blocks 2147483647")["align"]["recoverssm"], 2147483648LL * (4 + 4 * 3 * 4));
 }
 
 TEST(Sizes, WrongCommandLines) {
