@@ -67,9 +67,7 @@ TEST(Limits, ScratchOfAllWorkersSaturates) {
 
 TEST(Limits, SizesThatKernelsCannotCountAreUnsupported) {
   const Tensor some = dense(DType::f32, {1});
-  const auto view = [&](std::int64_t heads, std::int64_t size) {
-    return TensorView(some.view.data, DType::f32, {1, heads, size});
-  };
+  const auto view = [&](std::int64_t heads, std::int64_t size) { return TensorView(some.view.data, DType::f32, {1, heads, size}); };
   constexpr std::int64_t kPastInt = (std::int64_t{1} << 32) + 16;
   GatedDeltaRuleParams rule;
   rule.inputs.q = view(1, 8);
