@@ -34,8 +34,8 @@ struct GroupContents {
   bool lazy;  // a layer has pending counts: the source's is cleared
 
   bool live(std::int64_t i) const {
-    return index_at(group.commit_len, i) != 0 && !is_null(index_at(group.state_indices, i), null_block_id) &&
-           !is_null(index_at(group.final_indices, i), null_block_id);
+    return !is_dead_commit(index_at(group.commit_len, i), index_at(group.state_indices, i), index_at(group.final_indices, i),
+                           null_block_id);
   }
 };
 

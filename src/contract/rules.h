@@ -47,6 +47,17 @@ RSSM_HOST_DEVICE constexpr std::int64_t committed_history_start(LineKind kind, s
 // Column of a snapshots row's start state.
 RSSM_HOST_DEVICE constexpr std::int64_t snapshot_start_column(std::int64_t num_accepted) { return max64(num_accepted - 1, 0); }
 
+// A planned row that commit leaves alone: nothing kept, or no block to take it from or to put it.
+RSSM_HOST_DEVICE constexpr bool is_dead_commit(std::int32_t commit_len, std::int32_t source, std::int32_t final_block,
+                                               std::int32_t null_block_id) {
+  return commit_len == 0 || is_null(source, null_block_id) || is_null(final_block, null_block_id);
+}
+
+// Bytes of one block's state [HV, V, K].
+inline std::int64_t state_bytes(const TensorView& state) {
+  return state.shape[1] * state.shape[2] * state.shape[3] * size_of(state.dtype);
+}
+
 // Records a block has room for: S.
 inline std::int64_t record_capacity(Gate gate, const Records& records) {
   return gate == Gate::gdn ? records.packed.shape[2] : records.corrections.shape[2];

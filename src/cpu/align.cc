@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "contract/plan_rules.h"
+#include "contract/rules.h"
 #include "cpu/line.h"
 #include "cpu/ops.h"
 #include "cpu/view.h"
@@ -13,11 +14,7 @@ bool moves(std::int32_t from, std::int32_t to, std::int32_t null_block_id) {
   return from != to && !is_null(from, null_block_id) && !is_null(to, null_block_id);
 }
 
-// A state's elements are contiguous within its block.
-std::int64_t state_bytes(const Layer& layer) {
-  return layer.state.present() ? layer.state.shape[1] * layer.state.shape[2] * layer.state.shape[3] * size_of(layer.state.dtype)
-                               : 0;
-}
+std::int64_t moved_state_bytes(const Layer& layer) { return layer.state.present() ? state_bytes(layer.state) : 0; }
 
 std::int64_t history_bytes(const Layer& layer) {
   return layer.line.present() ? (layer.conv_taps - 1) * layer.line.shape[2] * size_of(layer.line.dtype) : 0;
@@ -26,7 +23,8 @@ std::int64_t history_bytes(const Layer& layer) {
 // Records stay behind: a source with records that wait is refused, so the checkpoint is all there is.
 void move_block(const Layer& layer, std::int32_t from, std::int32_t to) {
   if (layer.state.present()) {
-    std::memcpy(at(layer.state, to), at(layer.state, from), static_cast<std::size_t>(state_bytes(layer)));
+    // A state's elements are contiguous within its block.
+    std::memcpy(at(layer.state, to), at(layer.state, from), static_cast<std::size_t>(state_bytes(layer.state)));
   }
   if (layer.line.present()) {
     const std::int64_t C = layer.line.shape[2];
@@ -55,8 +53,8 @@ void execute(const AlignMoveParams& p, const Execution& e) {
     if (!moves(i32_at(p.from, i), i32_at(p.to, i), p.null_block_id)) continue;
     e.counters->rows += 1;
     for (const Layer& layer : p.layers) {
-      e.counters->state_read += state_bytes(layer);
-      e.counters->state_written += state_bytes(layer);
+      e.counters->state_read += moved_state_bytes(layer);
+      e.counters->state_written += moved_state_bytes(layer);
       e.counters->line_read += history_bytes(layer);
       e.counters->line_written += history_bytes(layer);
     }

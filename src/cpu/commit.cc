@@ -15,10 +15,9 @@ struct PlannedRow {
 PlannedRow planned_row(const CommitGroup& group, std::int64_t i, std::int32_t null_block_id) {
   PlannedRow row;
   const std::int32_t len = i32_at(group.commit_len, i);
-  if (len <= 0) return row;  // the ids of such a row are not read
   const std::int32_t source = i32_at(group.state_indices, i);
   const std::int32_t final_block = i32_at(group.final_indices, i);
-  if (is_null(source, null_block_id) || is_null(final_block, null_block_id)) return row;
+  if (is_dead_commit(len, source, final_block, null_block_id)) return row;
   const std::int32_t boundary = i32_at(group.boundary_indices, i);
   row.dead = false;
   row.replay.source = source;

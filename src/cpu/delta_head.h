@@ -135,10 +135,6 @@ inline void count_tokens(Counters& counters, const RuleInputs& inputs, const Ten
   counters.activation_written += tokens * HV * V * size_of(out.dtype);
 }
 
-inline std::int64_t state_bytes(const TensorView& state) {
-  return state.shape[1] * state.shape[2] * state.shape[3] * size_of(state.dtype);
-}
-
 // Bytes of one token's record, all heads.
 inline std::int64_t record_bytes(Gate gate, const Records& records) {
   if (gate == Gate::gdn) return records.packed.shape[1] * records.packed.shape[3] * size_of(records.packed.dtype);

@@ -278,7 +278,7 @@ inline void Replay(const ReplayRows& rows) {
   }
 }
 
-// The canonical dots of n <= kLanes / 2 rows of x with rows of y, then, if z is given, of z with itself: out[j] and squares[j].
+// The canonical dots (arithmetic/dot.h) of n <= kLanes / 2 rows of x with rows of y, then, if z is given, of z with itself: out[j] and squares[j].
 HWY_INLINE void Dots(const float* x, const float* y, const float* z, int stride, int n, int K, float* out, float* squares) {
   alignas(64) float dots[kLanes];
   Floats leaves[kLeafVectors];
@@ -304,13 +304,6 @@ HWY_INLINE void Dots(const float* x, const float* y, const float* z, int stride,
   Store(AddLeaves(leaves), dots);
   std::copy_n(dots, n, out);
   if (z != nullptr) std::copy_n(dots + kRowGroup, n, squares);
-}
-
-// The canonical dot of arithmetic/dot.h. x and y: rows of padded_k(K) elements.
-inline float Dot(const float* x, const float* y, int K) {
-  float dot;
-  Dots(x, y, nullptr, 0, 1, K, &dot, nullptr);
-  return dot;
 }
 
 HWY_INLINE void ScaleRow(float factor, float* x, int n) {

@@ -1,8 +1,8 @@
 // The kernel tables: this file compiles itself once per SIMD target (Highway's foreach_target), which is the only place where targets
 // are named.
 
-// The oldest x86 targets have no fma, AVX3_DL adds nothing these kernels use, and SVE's vectors have no size at compile time.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+// The oldest x86 targets have no fma, and AVX3_DL adds nothing these kernels use. (Arm: src/CMakeLists.txt.)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cc"
@@ -45,8 +45,7 @@ inline void KdaDecay(const KdaGate& gate, const float* raw, const float* dt_bias
 
 // Also keeps the table of a target that this build's baseline makes unreachable from being an unused function.
 inline const Kernels& Table(Target target) {
-  static const Kernels table = {target, Widen, Narrow,    Dot,     Sigmoid, GdnDecay, KdaDecay,
-                                Silu,   Conv,  ShortConv, Prepare, Delta,   Replay};
+  static const Kernels table = {target, Widen, Narrow, Sigmoid, GdnDecay, KdaDecay, Silu, Conv, ShortConv, Prepare, Delta, Replay};
   return table;
 }
 

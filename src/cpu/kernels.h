@@ -130,7 +130,6 @@ struct Kernels {
   // Widening is exact; narrowing rounds to nearest even. dtype: f32, bf16, f16.
   void (*widen)(DType dtype, const void* from, float* to, std::int64_t n);
   void (*narrow)(DType dtype, const float* from, void* to, std::int64_t n);
-  float (*dot)(const float* x, const float* y, int K);  // canonical order; rows of padded_k(K)
   void (*sigmoid)(const float* b, float* beta, int n);
   void (*gdn_decay)(const GdnGate& gate, const float* a, float* decay, int n);                          // n tokens of one head
   void (*kda_decay)(const KdaGate& gate, const float* raw, const float* dt_bias, float* decay, int n);  // n channels of one token

@@ -15,10 +15,6 @@ namespace {
 // starts from another column.)
 std::int64_t snapshot_bytes(std::int64_t tokens, std::int64_t state_bytes) { return (1 + tokens) * state_bytes; }
 
-std::int64_t state_bytes(const TensorView& state) {
-  return state.shape[1] * state.shape[2] * state.shape[3] * size_of(state.dtype);
-}
-
 std::int64_t states_and_records(const Counters& c) { return c.state_read + c.state_written + c.record_read + c.record_written; }
 
 }  // namespace
@@ -111,10 +107,8 @@ void TrafficMeter::add_commit(const CommitParams& params, const Counters& counte
     if (!is_first(layer.state)) continue;
     const CommitGroup& group = params.groups[static_cast<std::size_t>(layer.group)];
     for (std::int64_t i = 0; i < group.commit_len.shape[0]; ++i) {
-      const std::int64_t count = cpu::i32_at(group.commit_len, i);
-      if (count <= 0) continue;
-      const std::int32_t source = cpu::i32_at(group.state_indices, i);
-      if (is_null(source, params.null_block_id) || is_null(cpu::i32_at(group.final_indices, i), params.null_block_id)) continue;
+      const std::int32_t count = cpu::i32_at(group.commit_len, i), source = cpu::i32_at(group.state_indices, i);
+      if (is_dead_commit(count, source, cpu::i32_at(group.final_indices, i), params.null_block_id)) continue;
       traffic_.accepted += layer.pending.present() ? lazy_fold_count(count, cpu::i32_at(layer.pending, source)) : count;
     }
   }
