@@ -11,6 +11,7 @@
 
 #include "recoverssm/align.hpp"
 #include "recoverssm/attention.hpp"
+#include "recoverssm/checkpoint.hpp"
 #include "recoverssm/commit.hpp"
 #include "recoverssm/context.hpp"
 #include "recoverssm/conv.hpp"
@@ -18,6 +19,8 @@
 #include "recoverssm/plan.hpp"
 #include "recoverssm/projections.hpp"
 #include "recoverssm/rule.hpp"
+#include "recoverssm/session.hpp"
+#include "recoverssm/session_config.hpp"
 #include "recoverssm/short_conv.hpp"
 #include "recoverssm/sizes.hpp"
 #include "recoverssm/types.hpp"
