@@ -112,6 +112,8 @@ struct SessionCounters {
   Counters traffic{};  // bytes, of all operations
 };
 
+struct SessionState;  // src/session/state.h
+
 class Session {
  public:
   // With pools of its own, or with the caller's: one LayerPool a layer, which must outlive the session. Pending counts are set to 0.
@@ -185,8 +187,7 @@ class Session {
   const SessionCounters& counters() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<SessionState> state_;
 };
 
 // The longest prefix that may be used: at most attention_tokens, and in every group's list of token counts that have a real state. 0 if

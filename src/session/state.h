@@ -1,0 +1,159 @@
+// What a Session knows, and the parts of its functions that several files use.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "contract/check.h"
+#include "recoverssm/recoverssm.hpp"
+#include "session/block_pool.h"
+#include "session/columns.h"
+#include "session/faults.h"
+
+namespace recoverssm {
+
+struct Request {
+  Phase phase = Phase::empty;
+  std::int64_t tokens = 0;
+  StepId open_step = 0;
+  StepId written_by = 0;      // the step that last changed the state
+  bool records_wait = false;  // lazy: the last window has not been folded
+  std::int32_t waiting = 0;   // kept tokens of that window, 0..S
+  std::vector<Columns> groups;
+};
+
+struct Prefix {
+  RequestId owner = 0;
+  std::int64_t tokens = 0;
+  std::vector<std::int32_t> blocks;  // per group
+};
+
+// A row of an open step: the caller's, and what was true when the step was opened.
+struct OpenRow {
+  StepRow given{};
+  std::int32_t start = 0;     // its first token in the step
+  std::int64_t computed = 0;  // committed tokens before it
+  bool freed = false;         // its request was finished or preempted since
+  bool live() const { return given.request != 0 && !freed; }
+  bool plain() const { return given.kind != RowKind::window; }
+};
+
+// Consecutive rows of one kind, plain or windows: one call of each operation. All vectors per row, but for offsets (rows + 1).
+struct Part {
+  bool plain = true;
+  std::vector<std::int32_t> offsets;              // in the step's tokens
+  std::vector<std::vector<std::int32_t>> blocks;  // per group
+  std::vector<std::int32_t> counts;               // lazy: kept tokens of the windows that wait
+  std::vector<std::uint8_t> has_state;            // plain
+};
+
+struct OpenStep {
+  std::vector<OpenRow> rows;
+  std::vector<Part> parts;
+  std::int32_t tokens = 0;
+  std::vector<bool> ran;  // per layer
+  std::int32_t layers_left = 0;
+  bool touched = false;                                             // a forward has begun
+  std::vector<std::pair<std::int32_t, std::int32_t>> freed_blocks;  // (group, block): free once the step is closed
+};
+
+// 64-byte aligned memory, not initialised. A pool that is never touched costs no memory.
+struct FreeMemory {
+  void operator()(std::byte* memory) const;
+};
+using Memory = std::unique_ptr<std::byte[], FreeMemory>;
+Memory allocate(std::int64_t bytes);
+
+struct SessionState {
+  SessionConfig config;
+  std::vector<Memory> memory;  // of pools of its own
+  std::vector<LayerPool> pools;
+  std::vector<Layer> layers;                     // as commit takes them
+  std::vector<std::vector<Layer>> group_layers;  // per group, for calls with one list of blocks
+  std::vector<std::string> layouts;              // per group
+  bool has_short_conv = false;
+  bool one_block_size = true;  // all groups plan alike
+  Memory conv_out;             // outputs of the convolution before the rule, grown by open_step
+  std::int64_t conv_out_bytes = 0;
+  std::int64_t conv_bytes_per_token = 0;  // of the widest layer
+
+  std::vector<BlockPool> blocks;  // per group
+  std::uint64_t last_id = 0;      // of requests, steps and prefixes
+  std::unordered_map<RequestId, Request> requests;
+  std::map<StepId, OpenStep> steps;
+  std::unordered_map<PrefixId, Prefix> prefixes;
+  mutable SessionCounters counters;
+
+  std::size_t groups() const { return config.groups.size(); }
+  bool align() const { return config.groups[0].block_size.has_value(); }
+  const std::optional<std::int32_t>& block_size(std::size_t group) const { return config.groups[group].block_size; }
+};
+
+// The text of an error, as in contract/check.h: "session.open_step: rows[1].tokens: 9, expected at most window_capacity = 4".
+[[noreturn]] void fail(ErrorKind kind, const char* call, const std::string& argument, const std::string& got,
+                       const std::string& expected);
+
+// Runs one call of the session and counts it if it is refused.
+template <class Body>
+auto counted(SessionCounters& counters, Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    ++counters.refused_calls;
+    ++counters.refused_by_kind[static_cast<std::size_t>(error.kind())];
+    counters.last_refusal = error.what();
+    throw;
+  }
+}
+
+void add(Counters& sum, const Counters& more);
+
+// Runs an operation, counting it and its traffic.
+template <class Params>
+void run_op(SessionState& state, Context& context, void (*op)(const Params&, Context&), const Params& params) {
+  Counters traffic;
+  Counters* const callers = std::exchange(context.counters, &traffic);
+  try {
+    op(params, context);
+  } catch (...) {
+    context.counters = callers;
+    throw;
+  }
+  context.counters = callers;
+  ++state.counters.library_calls;
+  add(state.counters.traffic, traffic);
+  if (callers != nullptr) add(*callers, traffic);
+}
+
+// ---- requests.cc ----
+Request& request_of(SessionState& state, const char* call, RequestId id);
+// The same, and it must have no row in an open step.
+Request& idle_request(SessionState& state, const char* call, RequestId id);
+void require_live(const char* call, RequestId id, const Request& request);
+// Gives back all blocks of a request, to an open step's list if it has a row there, and leaves it empty or dead.
+void drop_state(SessionState& state, RequestId id, Request& request, Phase phase);
+// Gives back the blocks a request no longer needs: all but the running one and the kept boundaries.
+void prune(SessionState& state, Request& request);
+// Marks the running column as a boundary where it is one, and tags the running blocks.
+void state_is_real(SessionState& state, Request& request, StepId step);
+// Lazy: the running blocks hold the state after `folded` tokens, and records.
+void state_waits(SessionState& state, Request& request, std::int64_t folded, StepId step);
+
+// ---- fold.cc ----
+void fold(SessionState& state, std::span<const RequestId> requests, Context& context);
+
+// ---- copy.cc ----
+// Copies states and line histories in every group from block to block: from[g], to[g], null ids where nothing is copied.
+void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::span<const std::int32_t> to, Context& context);
+
+inline TensorView ints(std::vector<std::int32_t>& values) {
+  return {values.data(), DType::i32, {static_cast<std::int64_t>(values.size())}};
+}
+
+}  // namespace recoverssm
