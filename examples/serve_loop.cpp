@@ -12,7 +12,7 @@ using Floats = std::vector<float>;
 using Text = std::vector<int>;
 
 constexpr int kLayers = 2, H = 1, HV = 2, K = 16, V = 16, C = 2 * H * K + HV * V, W = 4;
-constexpr int kHidden = 32, kVocabulary = 24, kStop = 0, kWindow = 4, kChunk = 8, kMostTokens = 60, kBlocks = 4;
+constexpr int kHidden = 32, kVocabulary = 24, kStop = 8, kWindow = 4, kChunk = 8, kMostTokens = 60, kBlocks = 4;
 
 // ---- the model: embedding, two gated delta rule layers between matrices, logits ---------------------------------------------------
 

@@ -95,37 +95,44 @@ std::int64_t missing_blocks(const SessionState& state, std::size_t g, std::span<
   return missing;
 }
 
-// Blocks taken and states moved for a step that is being opened; given back if that fails.
+// What a row gets in one group: the block it runs in and columns that are new to its request.
+struct Place {
+  std::int32_t block = 0;
+  std::int64_t running = -1;
+  std::vector<Column> added;
+};
+
+// The places of all rows of a step that is being opened, [row][group]; new blocks go back if it fails.
 class Placement {
  public:
-  explicit Placement(SessionState& state) : state_(state) {}
+  Placement(SessionState& state, std::span<const StepRow> rows) : state_(state), rows_(rows), places_(rows.size()) {}
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
   ~Placement() {
-    for (const Taken& t : taken_) state_.blocks[t.group].drop(t.column.block);
-  }
-
-  // Gives every row the columns it needs.
-  void take(std::span<const StepRow> rows) {
-    for (const StepRow& row : rows) {
-      if (!has_tokens(row)) continue;
-      for (std::size_t g = 0; g < state_.groups(); ++g) {
-        for_missing_columns(state_, g, row, state_.requests.at(row.request), [&](std::int64_t column) {
-          taken_.push_back({row.request, g, {column, state_.blocks[g].take(row.request), false}});
-        });
+    for (const auto& row : places_) {
+      for (std::size_t g = 0; g < row.size(); ++g) {
+        for (const Column& column : row[g].added) state_.blocks[g].drop(column.block);
       }
     }
   }
 
+  void take() {
+    for (std::size_t i = 0; i < rows_.size(); ++i) place(i);
+  }
+
+  const Place& at(std::size_t row, std::size_t group) const { return places_[row][group]; }
+
   // Moves states to the columns their rows run in (docs/operations.md#align_move).
-  void move(std::span<const StepRow> rows, Context& context) {
+  void move(Context& context) {
     for (std::size_t g = 0; state_.align() && g < state_.groups(); ++g) {
       std::vector<std::int32_t> from, to;
-      for (const StepRow& row : rows) {
-        if (!has_tokens(row)) continue;
-        const Request& request = state_.requests.at(row.request);
-        const std::int64_t source = columns_of_row(state_.block_size(g), row, request.tokens).source;
-        if (request.phase != Phase::live || source == request.groups[g].running) continue;
-        from.push_back(request.groups[g].running_block(state_.config.null_block_id));
-        to.push_back(block_of(row.request, g, source));
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        if (!has_tokens(rows_[i])) continue;
+        const Request& request = state_.requests.at(rows_[i].request);
+        const Columns& columns = request.groups[g];
+        if (request.phase != Phase::live || columns.running == at(i, g).running) continue;
+        from.push_back(columns.running_block(state_.config.null_block_id));
+        to.push_back(at(i, g).block);
       }
       if (from.empty() || fault(Fault::move_skipped)) continue;
       run_op(
@@ -137,57 +144,88 @@ class Placement {
   }
 
   // From here on the blocks are the requests'.
-  void keep() {
-    for (const Taken& t : taken_) state_.requests.at(t.request).groups[t.group].add(t.column);
-    taken_.clear();
+  void keep(StepId step) noexcept {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (rows_[i].request == 0) continue;
+      Request& request = state_.requests.at(rows_[i].request);
+      request.open_step = step;
+      for (std::size_t g = 0; g < state_.groups(); ++g) {
+        Place& place = places_[i][g];
+        for (const Column& column : place.added) request.groups[g].add(column);  // place() has reserved room
+        place.added.clear();
+        request.groups[g].running = place.running;
+        if (has_tokens(rows_[i]) && rows_[i].kind != RowKind::window) state_.blocks[g].writing(place.block);
+      }
+    }
   }
 
  private:
-  struct Taken {
-    RequestId request;
-    std::size_t group;
-    Column column;
-  };
-
-  std::int32_t block_of(RequestId request, std::size_t group, std::int64_t column) const {
-    for (const Taken& t : taken_) {
-      if (t.request == request && t.group == group && t.column.column == column) return t.column.block;
+  void place(std::size_t i) {
+    const StepRow& row = rows_[i];
+    places_[i].resize(state_.groups(), {.block = state_.config.null_block_id, .added = {}});
+    if (row.request == 0) return;
+    Request& request = state_.requests.at(row.request);
+    for (std::size_t g = 0; g < state_.groups(); ++g) {
+      Place& place = places_[i][g];
+      Columns& columns = request.groups[g];
+      if (has_tokens(row)) {
+        place.added.reserve(2);
+        columns.in_use.reserve(columns.in_use.size() + 2);
+        for_missing_columns(state_, g, row, request, [&](std::int64_t column) {
+          place.added.push_back({column, state_.blocks[g].take(row.request), false});
+        });
+        place.running = columns_of_row(state_.block_size(g), row, request.tokens).source;
+      } else {
+        place.running = columns.running;
+      }
+      const auto added = std::ranges::find(place.added, place.running, &Column::column);
+      const Column* const had = columns.find(place.running);
+      if (added != place.added.end()) {
+        place.block = added->block;
+      } else if (had != nullptr) {
+        place.block = had->block;
+      }
     }
-    return state_.requests.at(request).groups[group].find(column)->block;
   }
 
   SessionState& state_;
-  std::vector<Taken> taken_;
+  std::span<const StepRow> rows_;
+  std::vector<std::vector<Place>> places_;
 };
 
-// The rows' blocks and counts, one part for every run of rows of one kind.
-void add_to_parts(const SessionState& state, OpenStep& step, const OpenRow& row, const Request* request) {
+// The row's block and counts go into the last part, or into a new one where plain rows and windows meet.
+void add_to_parts(const SessionState& state, OpenStep& step, const OpenRow& row, const std::vector<std::int32_t>& blocks) {
   if (step.parts.empty() || step.parts.back().plain != row.plain()) {
     step.parts.push_back({.plain = row.plain(), .offsets = {row.start}, .blocks = {}, .counts = {}, .has_state = {}});
     step.parts.back().blocks.resize(state.groups());
   }
   Part& part = step.parts.back();
   part.offsets.push_back(row.start + row.given.tokens);
-  for (std::size_t g = 0; g < state.groups(); ++g) {
-    const std::int32_t null = state.config.null_block_id;
-    part.blocks[g].push_back(request == nullptr ? null : request->groups[g].running_block(null));
-  }
+  for (std::size_t g = 0; g < state.groups(); ++g) part.blocks[g].push_back(blocks[g]);
+  const Request* const request = row.given.request == 0 ? nullptr : &state.requests.at(row.given.request);
   std::int32_t count = request != nullptr && request->records_wait ? request->waiting : 0;
   if (fault(Fault::waiting_count_lost) && count > 0) --count;
   part.counts.push_back(count);
   part.has_state.push_back(request == nullptr || request->phase == Phase::live || fault(Fault::stale_state) ? 1 : 0);
 }
 
-// Everything that can throw is done before the session changes.
-OpenStep make_step(const SessionState& state, std::span<const StepRow> rows) {
+OpenStep make_step(const SessionState& state, std::span<const StepRow> rows, const Placement& placement) {
   OpenStep step;
-  for (const StepRow& given : rows) {
-    const std::int64_t computed = given.request == 0 ? 0 : state.requests.at(given.request).tokens;
-    step.rows.push_back({.given = given, .start = step.tokens, .computed = computed});
-    step.tokens += given.tokens;
+  std::size_t columns = 0;
+  std::vector<std::int32_t> blocks(state.groups());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Request* const request = rows[i].request == 0 ? nullptr : &state.requests.at(rows[i].request);
+    step.rows.push_back({.given = rows[i], .start = step.tokens, .computed = request == nullptr ? 0 : request->tokens});
+    for (std::size_t g = 0; g < state.groups(); ++g) {
+      blocks[g] = placement.at(i, g).block;
+      if (request != nullptr) columns += request->groups[g].in_use.size() + placement.at(i, g).added.size();
+    }
+    add_to_parts(state, step, step.rows.back(), blocks);
+    step.tokens += rows[i].tokens;
   }
   step.ran.resize(state.layers.size());
   step.layers_left = static_cast<std::int32_t>(state.layers.size());
+  step.freed_blocks.reserve(columns);
   return step;
 }
 
@@ -218,36 +256,19 @@ StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
       if (missing > free)
         fail(ErrorKind::bad_state, kCall, text("groups[", g, "]"), text(free, " free blocks"), text("at least ", missing));
     }
-    OpenStep step = make_step(state, rows);
+    Placement placement(state, rows);
+    placement.take();
+    OpenStep step = make_step(state, rows, placement);
     if (const std::int64_t bytes = state.conv_bytes_per_token * step.tokens; bytes > state.conv_out_bytes) {
       state.conv_out = allocate(bytes);
       state.conv_out_bytes = bytes;
     }
+    placement.move(context);
     const StepId id = state.last_id + 1;
-    OpenStep& open = state.steps.emplace(id, std::move(step)).first->second;
-    try {
-      Placement placement(state);
-      placement.take(rows);
-      placement.move(rows, context);
-      placement.keep();
-    } catch (...) {
-      state.steps.erase(id);
-      throw;
-    }
+    state.steps.emplace(id, std::move(step));
+    // Everything that can throw is done.
     ++state.last_id;
-    std::size_t held = 0;
-    for (const OpenRow& row : open.rows) {
-      Request* request = row.given.request == 0 ? nullptr : &state.requests.at(row.given.request);
-      for (std::size_t g = 0; request != nullptr && g < state.groups(); ++g) {
-        Columns& columns = request->groups[g];
-        if (row.given.tokens > 0) columns.running = columns_of_row(state.block_size(g), row.given, row.computed).source;
-        if (row.given.tokens > 0 && row.plain()) state.blocks[g].writing(columns.running_block(state.config.null_block_id));
-        held += columns.in_use.size();
-      }
-      add_to_parts(state, open, row, request);
-      if (request != nullptr) request->open_step = id;
-    }
-    open.freed_blocks.reserve(held);
+    placement.keep(id);
     ++state.counters.steps_opened;
     return id;
   });

@@ -118,6 +118,9 @@ std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const Commi
     ++state.counters.per_group_calls;
     state.counters.per_group_reason = "block sizes differ";
   }
+  // Advancing writes these arrays alone, so commit comes last: if anything is refused, no state has changed.
+  const std::size_t advances = !state.align() ? 0 : state.one_block_size ? 1 : plans.size();
+  for (std::size_t g = 0; g < advances; ++g) advance(state, g, plans[g], context);
   std::vector<CommitGroup> groups;
   for (GroupPlan& plan : plans) {
     groups.push_back(
@@ -128,11 +131,8 @@ std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const Commi
                       .layers = state.layers,
                       .window_capacity = state.config.window_capacity,
                       .null_block_id = state.config.null_block_id});
-  if (state.align()) {
-    const std::size_t advances = state.one_block_size ? 1 : plans.size();
-    for (std::size_t g = 0; g < advances; ++g) advance(state, g, plans[g], context);
-    for (std::size_t g = 0; g < plans.size(); ++g) take_over(state, g, plans[g], plans[state.one_block_size ? 0 : g], rows);
-  }
+  for (std::size_t g = 0; state.align() && g < plans.size(); ++g)
+    take_over(state, g, plans[g], plans[state.one_block_size ? 0 : g], rows);
   return std::move(plans[0].commit_len);
 }
 
