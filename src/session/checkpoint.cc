@@ -9,46 +9,6 @@
 namespace recoverssm {
 namespace {
 
-std::byte* at_block(const TensorView& view, std::int32_t block) {
-  return static_cast<std::byte*>(view.data) + block * view.stride[0] * size_of(view.dtype);
-}
-
-// The history of one block, position by position: lines may have any strides. `copy(line bytes, dense bytes, count)` for runs of
-// `count` bytes.
-template <class Copy>
-void walk_history(const TensorView& line, std::int64_t history, std::int32_t block, std::byte* dense, Copy copy) {
-  const std::int64_t size = size_of(line.dtype), channels = line.shape[2];
-  const bool contiguous = line.stride[2] == 1 || channels == 1;
-  std::byte* const base = at_block(line, block);
-  for (std::int64_t p = 0; p < history; ++p) {
-    std::byte* const position = base + p * line.stride[1] * size;
-    if (contiguous) {
-      copy(position, dense, channels * size);
-      dense += channels * size;
-      continue;
-    }
-    for (std::int64_t c = 0; c < channels; ++c, dense += size) copy(position + c * line.stride[2] * size, dense, size);
-  }
-}
-
-// One layer's part of a checkpoint. Returns where the next one begins.
-template <class Copy>
-std::byte* walk_layer(const LayerConfig& layer, const LayerPool& pool, std::int32_t block, std::byte* dense, Copy copy) {
-  if (pool.line.present()) walk_history(pool.line, history_of(layer), block, dense, copy);
-  dense += history_bytes(layer);
-  if (!pool.state.present()) return dense;
-  const std::int64_t bytes = std::int64_t{layer.HV} * layer.V * layer.K * size_of(layer.state);
-  copy(at_block(pool.state, block), dense, bytes);
-  return dense + bytes;
-}
-
-void copy_out(const std::byte* pool, std::byte* dense, std::int64_t bytes) {
-  std::memcpy(dense, pool, static_cast<std::size_t>(bytes));
-}
-void copy_in(std::byte* pool, const std::byte* dense, std::int64_t bytes) {
-  std::memcpy(pool, dense, static_cast<std::size_t>(bytes));
-}
-
 void check_layers(const SessionState& state, std::span<const std::byte> bytes, const CheckpointInfo& info) {
   const auto& layers = state.config.layers;
   if (info.layers != static_cast<std::int32_t>(layers.size())) {
@@ -108,7 +68,7 @@ std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tok
     }
     std::byte* payload = bytes.data() + sizeof header + layers.size() * sizeof(CheckpointLayer);
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      payload = walk_layer(layers[l], state.pools[l], source.blocks[static_cast<std::size_t>(layers[l].group)], payload, copy_out);
+      payload = copy_from_block(layers[l], state.pools[l], source.blocks[static_cast<std::size_t>(layers[l].group)], payload);
     }
     const std::size_t end = bytes.size() - sizeof(std::uint64_t);
     write_at(bytes, end, checkpoint_checksum(std::span(bytes).first(end)));
@@ -145,9 +105,8 @@ void Session::restore(RequestId id, std::span<const std::byte> checkpoint, std::
     for (std::size_t l = 0; l < state.layers.size(); ++l) {
       const LayerConfig& layer = state.config.layers[l];
       const std::int32_t block = groups[static_cast<std::size_t>(layer.group)].in_use[0].block;
-      payload = walk_layer(layer, state.pools[l], block, const_cast<std::byte*>(payload), copy_in);
-      const TensorView& pending = state.pools[l].pending;
-      if (pending.present()) static_cast<std::int32_t*>(pending.data)[block * pending.stride[0]] = 0;
+      payload = copy_to_block(layer, state.pools[l], block, payload);
+      clear_pending(state.pools[l].pending, block);
     }
     request = {.phase = Phase::live, .tokens = tokens, .groups = std::move(groups)};
     state_is_real(state, request, 0);

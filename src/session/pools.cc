@@ -1,18 +1,11 @@
 // Construction: pools of the session's own or the caller's, as the operations take them.
 #include <algorithm>
-#include <new>
 
 #include "contract/rules.h"
 #include "session/config.h"
 #include "session/state.h"
 
 namespace recoverssm {
-
-void FreeMemory::operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kWorkspaceAlignment}); }
-
-Memory allocate(std::int64_t bytes) {
-  return Memory(new (std::align_val_t{kWorkspaceAlignment}) std::byte[static_cast<std::size_t>(bytes)]);
-}
 
 namespace {
 
@@ -86,11 +79,6 @@ Layer layer_of(const SessionConfig& config, const LayerConfig& layer, const Laye
   l.A_log = layer.A_log, l.dt_bias = layer.dt_bias, l.lower_bound = layer.lower_bound, l.l2norm = layer.l2norm;
   l.softplus_beta = layer.softplus_beta, l.softplus_threshold = layer.softplus_threshold;
   return l;
-}
-
-void clear_pending(const TensorView& pending) {
-  if (!pending.present()) return;
-  for (std::int64_t i = 0; i < pending.shape[0]; ++i) static_cast<std::int32_t*>(pending.data)[i * pending.stride[0]] = 0;
 }
 
 std::unique_ptr<SessionState> make_state(SessionConfig config, const std::span<const LayerPool>* given) {

@@ -15,6 +15,7 @@
 #include "session/block_pool.h"
 #include "session/columns.h"
 #include "session/faults.h"
+#include "session/memory.h"
 
 namespace recoverssm {
 
@@ -62,13 +63,6 @@ struct OpenStep {
   bool touched = false;                                             // a forward has begun
   std::vector<std::pair<std::int32_t, std::int32_t>> freed_blocks;  // (group, block): free once the step is closed
 };
-
-// 64-byte aligned memory, not initialised. A pool that is never touched costs no memory.
-struct FreeMemory {
-  void operator()(std::byte* memory) const;
-};
-using Memory = std::unique_ptr<std::byte[], FreeMemory>;
-Memory allocate(std::int64_t bytes);
 
 struct SessionState {
   SessionConfig config;
