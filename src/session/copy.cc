@@ -55,6 +55,7 @@ std::vector<std::int32_t> take_state(SessionState& state, const char* call, cons
 // Where a folded request's state after `tokens` tokens lies. Empty blocks: nowhere.
 Source state_after(const SessionState& state, const Request& request, std::int64_t tokens) {
   Source source;
+  if (tokens < 1) return source;
   for (std::size_t g = 0; g < state.groups(); ++g) {
     const Columns& columns = request.groups[g];
     const bool shared = may_be_shared(state, g, tokens);
