@@ -57,7 +57,7 @@ RequestId Driver::fork(RequestId request, std::uint64_t text) {
 
 PrefixId Driver::hold(RequestId request, std::int64_t tokens) {
   const PrefixId id = session.hold(request, tokens, context);
-  histories_[request].waits = false;
+  if (tokens == histories_[request].tokens()) histories_[request].waits = session.info(request).waiting > 0;
   prefixes_[id] = histories_.at(request).until(tokens);
   return id;
 }
@@ -225,7 +225,7 @@ Bytes Driver::check_export(RequestId request, std::int64_t tokens) {
   History& history = histories_.at(request);
   if (tokens < 0) tokens = history.tokens();
   const Bytes bytes = session.export_checkpoint(request, tokens, 9, context);
-  history.waits = false;
+  if (tokens == history.tokens()) history.waits = session.info(request).waiting > 0;
   const recoverssm::CheckpointInfo info = recoverssm::inspect_checkpoint(bytes);
   EXPECT_EQ(info.tokens, tokens);
   EXPECT_EQ(info.owner, request);
@@ -236,15 +236,6 @@ Bytes Driver::check_export(RequestId request, std::int64_t tokens) {
   const Bytes got(bytes.end() - 8 - static_cast<std::ptrdiff_t>(payload.size()), bytes.end() - 8);
   EXPECT_TRUE(got == payload) << model.shape().text() << ": checkpoint of request " << request << " after " << tokens << " tokens";
   return bytes;
-}
-
-void Driver::restored(RequestId request, RequestId from, std::int64_t tokens, std::uint64_t text) {
-  restored(request, *this, from, tokens, text);
-}
-
-void Driver::restored(RequestId request, const Driver& other, RequestId from, std::int64_t tokens, std::uint64_t text) {
-  histories_[request] = other.histories_.at(from).until(tokens);
-  histories_[request].text = text;
 }
 
 RequestId started(Driver& driver, std::uint64_t text, std::int32_t tokens) {

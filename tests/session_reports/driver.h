@@ -77,12 +77,6 @@ class Driver {
   Bytes memory(RequestId request) const;
   // The same from an exported checkpoint, after `tokens` tokens (-1: the current count). Folds. Returns it.
   Bytes check_export(RequestId request, std::int64_t tokens = -1);
-  // A request that took over a checkpoint of `from` after `tokens` tokens.
-  void restored(RequestId request, RequestId from, std::int64_t tokens, std::uint64_t text);
-  // Takes the text of `from` (of any driver over the same layers) over.
-  void restored(RequestId request, const Driver& other, RequestId from, std::int64_t tokens, std::uint64_t text);
-
- private:
   // A text as it went through the session.
   struct History {
     std::uint64_t text = 0;
@@ -92,6 +86,13 @@ class Driver {
     std::int64_t tokens() const;
     History until(std::int64_t tokens) const;
   };
+  // For calls of the session that the test makes itself: what a request's text is, that another request has taken it over, and that a
+  // request's records have been folded.
+  History snapshot(RequestId request) const { return histories_.at(request); }
+  void restored(RequestId request, const History& history) { histories_[request] = history.until(history.tokens()); }
+  void folded(RequestId request) { histories_.at(request).waits = false; }
+
+ private:
   const Known& known(const History& history);
   void expect_outputs(const Step& step, std::size_t row, const Known& before, std::span<const Key> kept);
   void expect_padding(const Step& step, std::size_t row);

@@ -95,10 +95,17 @@ Pages::Pages(const recoverssm::SessionConfig& config, std::int32_t more_blocks) 
 }
 
 void Pages::fill(float value) const {
-  for (const LayerPool& pool : pools) {
-    for (const TensorView* view : {&pool.state, &pool.line}) {
+  fill_free(value, [](auto, auto) { return true; });
+}
+
+void Pages::fill_free(float value, const std::function<bool(std::int32_t, std::int32_t)>& which) const {
+  for (std::size_t l = 0; l < pools.size(); ++l) {
+    for (const TensorView* view : {&pools[l].state, &pools[l].line}) {
       if (!view->present() || view->dtype != DType::f32) continue;
-      support::for_each(*view, [&](const support::Index& i) { std::memcpy(support::element(*view, i), &value, sizeof value); });
+      support::for_each(*view, [&](const support::Index& i) {
+        if (!which(config_.layers[l].group, static_cast<std::int32_t>(i[0])) || i[0] <= config_.null_block_id) return;
+        std::memcpy(support::element(*view, i), &value, sizeof value);
+      });
     }
   }
 }

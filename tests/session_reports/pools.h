@@ -2,7 +2,7 @@
 // keep them. All bytes start as a pattern that reads as NaN; those that belong to no tensor must keep it.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <vector>
 
 #include "session_reports/model.h"
@@ -15,8 +15,9 @@ class Pages {
   explicit Pages(const recoverssm::SessionConfig& config, std::int32_t more_blocks = 0);
   std::vector<recoverssm::LayerPool> pools;
 
-  // Every element of every fp32 state and line.
+  // Every element of every fp32 state and line, in all blocks or in those of which (group, block) is true.
   void fill(float value) const;
+  void fill_free(float value, const std::function<bool(std::int32_t, std::int32_t)>& which) const;
   // Gaps, and pages that no block id may name (the null block's included), have kept their bytes.
   ::testing::AssertionResult gaps_intact() const;
   // All bytes of a block, over all layers of its group.

@@ -58,7 +58,7 @@ TEST(Reports, B05_a_stop_token_inside_the_window_cuts_state_and_count) {
       }
       EXPECT_TRUE(unchanged.check());
       d.session.restore(next, saved, 6 + emitted, 9);
-      d.restored(next, r, 6 + emitted, 5);
+      d.restored(next, d.snapshot(r));
       d.check(next);
       d.run({window(next, 3, 3), decode(r)});
     }
