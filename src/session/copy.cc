@@ -14,8 +14,8 @@ void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::s
                            .to = ints(target),
                            .layers = state.group_layers[g],
                            .null_block_id = state.config.null_block_id});
+    ++state.counters.moved_rows;
   }
-  ++state.counters.moved_rows;
 }
 
 namespace {
