@@ -49,8 +49,7 @@ std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tok
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "export_checkpoint", id);
     require_live("export_checkpoint", id, request);
-    fold(state, {&id, 1}, context);
-    const Source source = require_state_after(state, "export_checkpoint", id, request, tokens);
+    const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, context);
     const auto& layers = state.config.layers;
     std::vector<std::byte> bytes(static_cast<std::size_t>(session_sizes(state.config).checkpoint));
     CheckpointHeader header{.magic = {},

@@ -109,7 +109,7 @@ void Session::commit(StepId id, std::span<const Accepted> accepted, Context& con
       const OpenRow& row = step.rows[i];
       if (!row.live() || row.plain() || row.given.tokens == 0) continue;
       kept[i] = static_cast<std::int32_t>(plan_commit_len(counts[i], row.given.tokens, state.config.window_capacity));
-      rows.push_back({&state.requests.at(row.given.request), row.computed, row.given.tokens, counts[i]});
+      rows.push_back({&state.requests.at(row.given.request), row.computed, row.given.tokens, counts[i], id});
     }
     if (!state.config.lazy) commit_rows(state, rows, context);
     for (std::size_t i = 0; i < step.rows.size(); ++i) {
@@ -133,7 +133,9 @@ void Session::abandon(StepId id) {
       if (!step.touched || (!row.plain() && windows_survive)) {
         if (request.phase == Phase::empty) {
           drop_state(state, row.given.request, request, Phase::empty);
-        } else if (!request.records_wait) {
+        } else if (request.records_wait) {
+          state_waits(state, request, request.tokens - request.waiting, request.written_by);
+        } else {
           state_is_real(state, request, request.written_by);
           prune(state, request);
         }

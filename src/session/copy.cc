@@ -1,6 +1,8 @@
 // States copied from block to block: forks, held prefixes, and requests that start from one.
 #include "session/copy.h"
 
+#include <algorithm>
+
 namespace recoverssm {
 
 void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::span<const std::int32_t> to, Context& context) {
@@ -12,8 +14,8 @@ void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::s
                            .to = ints(target),
                            .layers = state.group_layers[g],
                            .null_block_id = state.config.null_block_id});
+    ++state.counters.moved_rows;
   }
-  ++state.counters.moved_rows;
 }
 
 namespace {
@@ -55,6 +57,7 @@ std::vector<std::int32_t> take_state(SessionState& state, const char* call, cons
 // Where a folded request's state after `tokens` tokens lies. Empty blocks: nowhere.
 Source state_after(const SessionState& state, const Request& request, std::int64_t tokens) {
   Source source;
+  if (tokens < 1) return source;
   for (std::size_t g = 0; g < state.groups(); ++g) {
     const Columns& columns = request.groups[g];
     const bool shared = may_be_shared(state, g, tokens);
@@ -69,10 +72,28 @@ Source state_after(const SessionState& state, const Request& request, std::int64
   return source;
 }
 
+// The same where nothing needs folding: folding could give up a boundary for a later one.
+Source folded_state_after(const SessionState& state, const Request& request, std::int64_t tokens) {
+  Source source = state_after(state, request, tokens);
+  const bool boundaries = std::ranges::find(source.shared, false) == source.shared.end();
+  return request.records_wait && !boundaries ? Source() : source;
+}
+
+void fold_one(SessionState& state, RequestId id, Context& context) {
+  if (!fault(Fault::copy_without_fold)) fold(state, {&id, 1}, context);
+}
+
 }  // namespace
 
-Source require_state_after(const SessionState& state, const char* call, RequestId id, const Request& request, std::int64_t tokens) {
-  Source source = state_after(state, request, tokens);
+Source source_of_copy(SessionState& state, const char* call, RequestId id, Request& request, std::int64_t tokens,
+                      Context& context) {
+  Source source = folded_state_after(state, request, tokens);
+  if (!source.blocks.empty()) return source;
+  const bool waits = request.records_wait && (tokens == request.tokens || tokens > request.tokens - request.waiting);
+  if (waits) {
+    fold_one(state, id, context);
+    source = state_after(state, request, tokens);
+  }
   if (source.blocks.empty()) {
     fail(ErrorKind::bad_state, call, "tokens", text(tokens, ", after which request ", id, " has no state"), "one of exportable()");
   }
@@ -102,10 +123,6 @@ RequestId new_request(SessionState& state, std::int64_t tokens, const std::vecto
   return state.last_id;
 }
 
-void fold_one(SessionState& state, RequestId id, Context& context) {
-  if (!fault(Fault::copy_without_fold)) fold(state, {&id, 1}, context);
-}
-
 }  // namespace
 
 std::vector<std::int64_t> Session::exportable(RequestId id) const {
@@ -116,10 +133,10 @@ std::vector<std::int64_t> Session::exportable(RequestId id) const {
   if (state.align()) {
     for (const Column& column : request.groups[0].in_use) {
       const std::int64_t tokens = (column.column + 1) * *state.block_size(0);
-      if (tokens < request.tokens && !state_after(state, request, tokens).blocks.empty()) counts.push_back(tokens);
+      if (tokens < request.tokens && !folded_state_after(state, request, tokens).blocks.empty()) counts.push_back(tokens);
     }
   }
-  if (!request.records_wait) counts.push_back(request.tokens);
+  if (!folded_state_after(state, request, request.tokens).blocks.empty()) counts.push_back(request.tokens);
   return counts;
 }
 
@@ -141,8 +158,7 @@ PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "hold", id);
     require_live("hold", id, request);
-    fold_one(state, id, context);
-    const Source source = require_state_after(state, "hold", id, request, tokens);
+    const Source source = source_of_copy(state, "hold", id, request, tokens, context);
     return new_prefix(state, id, tokens, take_state(state, "hold", source, id, tokens, request.written_by, context));
   });
 }

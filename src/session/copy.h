@@ -11,7 +11,7 @@ struct Source {
   std::vector<bool> shared;
 };
 
-// Where a folded request's state after `tokens` tokens lies. Refused if nowhere.
-Source require_state_after(const SessionState& state, const char* call, RequestId id, const Request& request, std::int64_t tokens);
+// Where a request's state after `tokens` tokens lies, folded first if it is among what waits. Refused, with nothing folded, if nowhere.
+Source source_of_copy(SessionState& state, const char* call, RequestId id, Request& request, std::int64_t tokens, Context& context);
 
 }  // namespace recoverssm

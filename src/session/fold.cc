@@ -35,7 +35,7 @@ void fold(SessionState& state, std::span<const RequestId> requests, Context& con
     if (request.waiting == 0) {
       empty.push_back(&request);
     } else {
-      rows.push_back({&request, request.tokens - request.waiting, request.waiting, request.waiting});
+      rows.push_back({&request, request.tokens - request.waiting, request.waiting, request.waiting, request.written_by});
     }
   }
   if (!empty.empty()) drop_records(state, empty, context);

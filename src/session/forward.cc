@@ -119,6 +119,13 @@ ShortConvParams short_conv_params(SessionState& state, const LayerConfig& layer,
   return p;
 }
 
+// An operation of the layer has written. Should the next one fail, the layer can't run again (its line has moved on) and still counts as
+// missing: such a step can only be abandoned.
+void writes(OpenStep& step, std::int32_t layer) {
+  step.touched = true;
+  step.ran[static_cast<std::size_t>(layer)] = true;
+}
+
 void layer_ran(OpenStep& step, std::int32_t layer) {
   step.ran[static_cast<std::size_t>(layer)] = true;
   --step.layers_left;
@@ -147,12 +154,14 @@ void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Cont
     if (conv) mixed = {state.conv_out.get(), layer.activation, {step.tokens, channels_of(layer)}};
 
     const auto check_call = [](const auto& params, auto) { require_valid(params); };
-    const auto run_call = [&](const auto& params, void (*op)(decltype(params), Context&)) { run_op(state, context, op, params); };
+    const auto run_call = [&](const auto& params, void (*op)(decltype(params), Context&)) {
+      run_op(state, context, op, params);
+      writes(step, index);
+    };
     for (Part& part : step.parts) {
       if (conv) conv_call(state, layer, pool, cut, mixed, part, check_call);
       rule_call(state, layer, pool, cut, mixed, part, check_call);
     }
-    step.touched = true;
     if (conv) {
       for (Part& part : step.parts) conv_call(state, layer, pool, cut, mixed, part, run_call);
     }
@@ -171,8 +180,10 @@ void Session::forward(StepId id, std::int32_t index, const ShortConvInputs& in, 
       require_tokens(name, *view, step.tokens);
     }
     for (Part& part : step.parts) require_valid(short_conv_params(state, layer, pool, in, part));
-    step.touched = true;
-    for (Part& part : step.parts) run_op(state, context, short_conv, short_conv_params(state, layer, pool, in, part));
+    for (Part& part : step.parts) {
+      run_op(state, context, short_conv, short_conv_params(state, layer, pool, in, part));
+      writes(step, index);
+    }
     layer_ran(step, index);
   });
 }

@@ -84,7 +84,7 @@ void advance(SessionState& state, std::size_t g, GroupPlan& plan, Context& conte
 }
 
 // What the plan and the advance say about one group goes into the requests.
-void take_over(const SessionState& state, std::size_t g, const GroupPlan& plan, const GroupPlan& advanced,
+void take_over(SessionState& state, std::size_t g, const GroupPlan& plan, const GroupPlan& advanced,
                std::span<const CommitRow> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (plan.commit_len[i] == 0) continue;
@@ -92,7 +92,9 @@ void take_over(const SessionState& state, std::size_t g, const GroupPlan& plan, 
     columns.running = first_column(state, g, rows[i]) + advanced.running[i];
     if (plan.boundary[i] <= state.config.null_block_id) continue;
     for (Column& column : columns.in_use) {
-      if (column.block == plan.boundary[i]) column.boundary = true;
+      if (column.block != plan.boundary[i]) continue;
+      column.boundary = true;
+      state.blocks[g].written(column.block, (column.column + 1) * *state.block_size(g), rows[i].step);
     }
   }
 }

@@ -12,6 +12,7 @@ struct CommitRow {
   std::int64_t computed = 0;  // tokens before the window
   std::int32_t length = 0;    // L
   std::int32_t accepted = 0;
+  StepId step = 0;  // of the window, for the tags of the blocks it writes
 };
 
 // Plans, commits and advances: states, lines, running columns and boundaries; not the requests' counts. Returns each row's commit_len.

@@ -60,7 +60,7 @@ struct OpenStep {
   std::int32_t tokens = 0;
   std::vector<bool> ran;  // per layer
   std::int32_t layers_left = 0;
-  bool touched = false;                                             // a forward has begun
+  bool touched = false;                                             // a forward has written
   std::vector<std::pair<std::int32_t, std::int32_t>> freed_blocks;  // (group, block): free once the step is closed
 };
 
