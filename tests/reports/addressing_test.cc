@@ -41,17 +41,29 @@ FarPool far_pool(const RulePool& packed, std::int64_t stride) {
 
 enum class PoolOp { plain, snapshots, verify, commit, commit_boundary, lazy_commit, materialize, move, kCount };
 
-recoverssm::Status run_pool_op(Model& m, PoolOp op, const RuleTokens& tokens, const RulePool& p, const Tensor& out, int a, int b, int c) {
+recoverssm::Status run_pool_op(Model& m, PoolOp op, const RuleTokens& tokens, const RulePool& p, const Tensor& out, int a, int b,
+                               int c) {
   PlanArrays plan;
   switch (op) {
-    case PoolOp::plain: return m.try_plain(rows_on({a}, {2}, 0), tokens, p, out);
-    case PoolOp::snapshots: return m.try_snapshots(snapshot_rows({{b, a}}, {2}, {2}), tokens, p, out);
-    case PoolOp::verify: return m.try_verify(rows_on({a}, {2}, 2), tokens, p, out);
-    case PoolOp::commit: plan.add(a, 2); return m.try_commit(plan, p);
-    case PoolOp::commit_boundary: plan.add(a, 2, c, b, 1); return m.try_commit(plan, p);
-    case PoolOp::lazy_commit: plan.add(a, 1, c, kNoBlock, 0); return m.try_commit(plan, p, true);
-    case PoolOp::materialize: return m.try_materialize({a, b}, {2, 1}, p);
-    default: break;
+    case PoolOp::plain:
+      return m.try_plain(rows_on({a}, {2}, 0), tokens, p, out);
+    case PoolOp::snapshots:
+      return m.try_snapshots(snapshot_rows({{b, a}}, {2}, {2}), tokens, p, out);
+    case PoolOp::verify:
+      return m.try_verify(rows_on({a}, {2}, 2), tokens, p, out);
+    case PoolOp::commit:
+      plan.add(a, 2);
+      return m.try_commit(plan, p);
+    case PoolOp::commit_boundary:
+      plan.add(a, 2, c, b, 1);
+      return m.try_commit(plan, p);
+    case PoolOp::lazy_commit:
+      plan.add(a, 1, c, kNoBlock, 0);
+      return m.try_commit(plan, p, true);
+    case PoolOp::materialize:
+      return m.try_materialize({a, b}, {2, 1}, p);
+    default:
+      break;
   }
   const Tensor from = dense_i32({b}), to = dense_i32({a});
   const std::array layers = {layer_of(m.shape, m.weights, p)};
@@ -62,7 +74,8 @@ TEST(Reports, B33_pool_slots_past_32_bits) {
   for (const Gate gate : {Gate::gdn, Gate::kda}) {
     for (const DType state : {DType::bf16, DType::f32}) {
       for (const std::int64_t stride : kStrides) {
-        const RuleShape shape = {.gate = gate, .H = 1, .HV = 2, .K = 16, .V = 8, .T = DType::bf16, .state = state, .out = DType::f32};
+        const RuleShape shape = {
+            .gate = gate, .H = 1, .HV = 2, .K = 16, .V = 8, .T = DType::bf16, .state = state, .out = DType::f32};
         Model m(33, shape);
         const RuleTokens tokens = m.tokens(2);
         RulePool start = m.pool(4, 2);
@@ -100,7 +113,8 @@ TEST(Reports, B33_dense_pools_of_thousands_of_slots) {
     Model m(33, shape);
     const RulePool packed = m.pool(2, 2);
     const std::int64_t block = std::int64_t{HV} * 128 * 128, record = std::int64_t{HV} * 2 * 257;
-    SparseMemory states(static_cast<std::size_t>(block * (slot + 2) * 2)), records(static_cast<std::size_t>(record * (slot + 2) * 4));
+    SparseMemory states(static_cast<std::size_t>(block * (slot + 2) * 2)),
+        records(static_cast<std::size_t>(record * (slot + 2) * 4));
     if (!states.ok() || !records.ok()) GTEST_SKIP() << "no address space for " << slot << " slots";
     RulePool pool = packed;
     pool.blocks = slot + 2;
@@ -139,7 +153,8 @@ TEST(Reports, B35_strides_past_32_bits) {
       run_scene(pick, expected, rows);
       for (int which = 0; which < 10; ++which) {
         Scene far = another_scene(pick, start);
-        Tensor* tensors[] = {&far.x, &far.line, &far.line, &far.line, &far.out, &far.tokens.q, &far.tokens.k, &far.tokens.v, &far.tokens.a, &far.tokens.b};
+        Tensor* tensors[] = {&far.x,        &far.line,     &far.line,     &far.line,     &far.out,
+                             &far.tokens.q, &far.tokens.k, &far.tokens.v, &far.tokens.a, &far.tokens.b};
         const int dims[] = {0, 0, 1, 2, 0, 0, 0, 0, 0, 0};
         Tensor& tensor = *tensors[which];
         if (!tensor.present()) continue;
@@ -225,7 +240,8 @@ TEST(Reports, B36_addresses_with_the_top_bit) {
 
 // The same 64 bits through the C structs.
 TEST(Reports, B36_addresses_through_the_c_abi) {
-  for (const std::uint64_t base : {std::uint64_t{0x8000000000001000}, std::uint64_t{0x7ffffffffffff000}, std::uint64_t{0xffff800000000000}}) {
+  for (const std::uint64_t base :
+       {std::uint64_t{0x8000000000001000}, std::uint64_t{0x7ffffffffffff000}, std::uint64_t{0xffff800000000000}}) {
     std::int32_t zeros[2] = {0, 0};
     recoverssm_commit_group group;
     recoverssm_commit_group_init(&group, sizeof group);

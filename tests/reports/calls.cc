@@ -24,7 +24,8 @@ RowSet rows_on(const std::vector<int>& blocks, const std::vector<int>& lengths, 
 RowSet snapshot_rows(const std::vector<std::vector<int>>& columns, const std::vector<int>& lengths,
                      const std::vector<int>& counts) {
   std::vector<int> start;
-  for (std::size_t i = 0; i < columns.size(); ++i) start.push_back(columns[i][static_cast<std::size_t>(std::max(counts[i] - 1, 0))]);
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    start.push_back(columns[i][static_cast<std::size_t>(std::max(counts[i] - 1, 0))]);
   RowSet rows = rows_on(start, lengths, static_cast<int>(columns[0].size()));
   rows.snapshots = rows.counted = true;
   rows.columns = columns;
@@ -52,8 +53,8 @@ recoverssm::Status Model::try_plain(const RowSet& rows, const RuleTokens& tokens
 recoverssm::Status Model::try_verify(const RowSet& rows, const RuleTokens& tokens, const RulePool& p, const Tensor& out,
                                      bool with_pending) {
   const RowTensors index = row_tensors(pick, rows);
-  recoverssm::GatedDeltaRuleVerifyParams params{inputs_of(shape, weights, tokens), p.state, out, p.records(), rows_of(rows, index),
-                                                {}};
+  recoverssm::GatedDeltaRuleVerifyParams params{
+      inputs_of(shape, weights, tokens), p.state, out, p.records(), rows_of(rows, index), {}};
   if (with_pending) params.pending = p.pending;
   return try_run(params, random_how(pick));
 }

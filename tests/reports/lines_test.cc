@@ -57,7 +57,8 @@ void window_and_commit(Pick& pick, const ConvShape& shape, const std::vector<int
     const std::string where = "row " + std::to_string(i);
     for (int ch = 0; ch < shape.C; ++ch) {
       const reference::Line before = line_bits(start.line, block, ch);
-      const reference::Line history = reference::history_of(before, shape.W - 1, shape.reference_kind(), accepted[static_cast<std::size_t>(i)]);
+      const reference::Line history =
+          reference::history_of(before, shape.W - 1, shape.reference_kind(), accepted[static_cast<std::size_t>(i)]);
       reference::Line inputs;
       for (int t = 0; t < S; ++t) inputs.push_back(raw_bits(shape.T, start.x.at(i * S + t, ch)));
       reference::Line sequence = history;
@@ -72,7 +73,8 @@ void window_and_commit(Pick& pick, const ConvShape& shape, const std::vector<int
         const double room = 16 * 0x1p-24 * (1 + size[static_cast<std::size_t>(t)]);
         require(near(out.get(i * S + t, ch), want[static_cast<std::size_t>(t)], shape.T, {room, 0}), where + " output");
       }
-      reference::Line after = reference::line_after_window(before, shape.W - 1, shape.reference_kind(), accepted[static_cast<std::size_t>(i)], inputs);
+      reference::Line after =
+          reference::line_after_window(before, shape.W - 1, shape.reference_kind(), accepted[static_cast<std::size_t>(i)], inputs);
       if (count > 0) {
         const reference::Line moved = reference::committed_history(after, shape.W - 1, shape.reference_kind(), count);
         std::copy(moved.begin(), moved.end(), after.begin());
@@ -83,8 +85,9 @@ void window_and_commit(Pick& pick, const ConvShape& shape, const std::vector<int
     require(same_bits(slice(data.line, 0, block), slice(verified.line, 0, block)), where + ": line of a dead row");
     require(same_bits(slice(pool.state, 0, block), slice(verified_pool.state, 0, block)), where + ": state of a dead row");
     if (shape.kind == LineKind::anchored && accepted[static_cast<std::size_t>(i)] <= 0) {  // restored exactly
-      require(same_bits(slice(slice(data.line, 0, block), 1, 0, shape.W - 1), slice(slice(start.line, 0, block), 1, 0, shape.W - 1)),
-              where + ": history of an anchored line");
+      require(
+          same_bits(slice(slice(data.line, 0, block), 1, 0, shape.W - 1), slice(slice(start.line, 0, block), 1, 0, shape.W - 1)),
+          where + ": history of an anchored line");
     }
   }
 }
@@ -136,7 +139,8 @@ TEST(Reports, B01_snapshots_clamp_the_start_column) {
 // ---- B06: line and state describe the same tokens -----------------------------------------------------------------------------------
 
 // Steps of windows on two requests; `kept(step, row)` tokens stay. Beside them the same tokens one by one.
-void line_and_state_in_step(Pick& pick, const RuleShape& rule, const ConvShape& conv, const std::vector<std::array<int, 2>>& steps) {
+void line_and_state_in_step(Pick& pick, const RuleShape& rule, const ConvShape& conv,
+                            const std::vector<std::array<int, 2>>& steps) {
   Model m(pick.bits(), rule);
   const RulePool pool = m.pool(3, conv.S), one_by_one = m.copy(pool);
   const ConvWeights weights = random_conv_weights(pick, conv);
@@ -168,7 +172,8 @@ void line_and_state_in_step(Pick& pick, const RuleShape& rule, const ConvShape& 
       const auto history = [&](const Tensor& line) { return slice(slice(line, 0, i + 1), 1, 0, conv.W - 1); };
       if (n == 0) {
         require(same_bits(slice(pool.state, 0, i + 1), slice(before.state, 0, i + 1)), "state after nothing kept");
-        if (conv.kind == LineKind::anchored) require(same_bits(history(data.line), history(before_line)), "line after nothing kept");
+        if (conv.kind == LineKind::anchored)
+          require(same_bits(history(data.line), history(before_line)), "line after nothing kept");
       }
       for (int t = 0; t < n; ++t) {
         m.plain(rows_on({i + 1}, {1}, 0), m.some(tokens, conv.S * i + t, conv.S * i + t + 1), one_by_one, m.out(1));

@@ -48,11 +48,13 @@ void decays_hold(Model& m, const RuleTokens& tokens, double tolerance) {
       for (int v = 0; v < shape.V; ++v) {
         const double got = out.get(t, j, v);
         require(std::isfinite(got), "output");
-        require(near(got, step.out[static_cast<std::size_t>(v)], shape.out, {tolerance, tolerance}), "output of token " + std::to_string(t));
+        require(near(got, step.out[static_cast<std::size_t>(v)], shape.out, {tolerance, tolerance}),
+                "output of token " + std::to_string(t));
       }
     }
     for (int v = 0; v < shape.V; ++v) {
-      for (int k = 0; k < shape.K; ++k) require(near(pool.state.get(1, j, v, k), state.at(v, k), shape.state, {tolerance, tolerance}), "state");
+      for (int k = 0; k < shape.K; ++k)
+        require(near(pool.state.get(1, j, v, k), state.at(v, k), shape.state, {tolerance, tolerance}), "state");
     }
   }
 }
@@ -125,8 +127,10 @@ TEST(Reports, B44_dead_channels_are_exactly_dead) {
 // arithmetic says), and the state stays what it was.
 TEST(Reports, B47_large_outputs) {
   for (const Gate gate : {Gate::gdn, Gate::kda}) {
-    for (const double entry : {2e5, 1.0, 15000.0, 16375.0, 16376.0, 16379.9, 16380.0, 16400.0, 17000.0, -2e5, 1e6, 1e9, 1e20, 3e37, -3e37}) {
-      const RuleShape wide = {.gate = gate, .H = 1, .HV = 1, .K = 4, .V = 3, .T = DType::f16, .out = DType::f32, .l2norm = false, .scale = 1.0F};
+    for (const double entry :
+         {2e5, 1.0, 15000.0, 16375.0, 16376.0, 16379.9, 16380.0, 16400.0, 17000.0, -2e5, 1e6, 1e9, 1e20, 3e37, -3e37}) {
+      const RuleShape wide = {
+          .gate = gate, .H = 1, .HV = 1, .K = 4, .V = 3, .T = DType::f16, .out = DType::f32, .l2norm = false, .scale = 1.0F};
       RuleShape narrow = wide;
       narrow.out = DType::f16;
       Model m(47, wide), in_half(47, narrow);
@@ -190,24 +194,28 @@ TEST(Reports, B48_nan_stays_in_its_row) {
     Scene dirty = another_scene(pick, clean);
     const int token = rows.first(bad) + pick.between(0, rows.length(bad) - 1);
     std::vector<Tensor*> places = {&dirty.x};
-    if (is_rule(op)) places = {&dirty.tokens.q, &dirty.tokens.k, &dirty.tokens.v, &dirty.tokens.a, &dirty.tokens.b, &dirty.pool.state};
+    if (is_rule(op))
+      places = {&dirty.tokens.q, &dirty.tokens.k, &dirty.tokens.v, &dirty.tokens.a, &dirty.tokens.b, &dirty.pool.state};
     Tensor& place = *places[static_cast<std::size_t>(pick.between(0, static_cast<int>(places.size()) - 1))];
     Index at{};
     const bool in_pool = &place == &dirty.pool.state;
     at[0] = in_pool ? rows.block(bad) : is_rule(op) ? token : rows.global(token);
-    for (std::size_t d = 1; d < static_cast<std::size_t>(place.view.dims); ++d) at[d] = pick.between(0, static_cast<int>(place.view.shape[d]) - 1);
+    for (std::size_t d = 1; d < static_cast<std::size_t>(place.view.dims); ++d)
+      at[d] = pick.between(0, static_cast<int>(place.view.shape[d]) - 1);
     run_scene(pick, clean, rows);
     const double old = place.get_at(at);
     place.set_at(value, at);
     run_scene(pick, dirty, rows);
     for (int i = 0; i < rows.rows(); ++i) {
-      if (i != bad && rows.live(i)) same_row(clean, rows, i, dirty, rows, i, std::string(name_of(op)) + " row " + std::to_string(i));
+      if (i != bad && rows.live(i))
+        same_row(clean, rows, i, dirty, rows, i, std::string(name_of(op)) + " row " + std::to_string(i));
     }
     if (!in_pool) place.set_at(old, at);
   };
   for (const Op op : kOps) {
     Pick pick(48);
-    const RowSet rows = is_window(op) ? scene_rows(op, {3, 1, 2}, {3, 1, 4}) : scene_rows(op, {3, 1, 2}, {3, 1, 5});  // qsl [0,3,4,9]
+    const RowSet rows =
+        is_window(op) ? scene_rows(op, {3, 1, 2}, {3, 1, 4}) : scene_rows(op, {3, 1, 2}, {3, 1, 5});  // qsl [0,3,4,9]
     confined(pick, op, rows, 1, std::nan(""));
   }
   property(40, [&](Pick& pick) {
@@ -240,7 +248,8 @@ TEST(Reports, B48_nan_stays_in_its_row_in_commit) {
       plan.add(3, 2);
       m.commit(plan, pool);
       m.commit(plan, dirty);
-      for (int b = 0; b < 4; ++b) EXPECT_EQ(static_cast<bool>(same_bits(slice(pool.state, 0, b), slice(dirty.state, 0, b))), b != bad) << b;
+      for (int b = 0; b < 4; ++b)
+        EXPECT_EQ(static_cast<bool>(same_bits(slice(pool.state, 0, b), slice(dirty.state, 0, b))), b != bad) << b;
     }
   }
 }
@@ -361,8 +370,9 @@ TEST(Reports, B54_sigmoid_of_every_bf16) {
 // Subnormal and signed-zero state entries under a decay near 1/2, with k = 0 and v = 0: the new entry is round(h * d) + 0, bit for bit,
 // in every op, on every target, for every state dtype.
 TEST(Reports, B54_subnormals_are_kept) {
-  const std::vector<double> entries = {1e-39, 1e-45, -0.0, 0.0, -1e-39, -1e-45, 3e-45, 1.17549435e-38, 1.1754942e-38, 2e-38, -2.5e-38, 5e-41,
-                                       6e-8, 6.1e-5, 6.09e-5, -5.96e-8, 1.2e-7, 9.2e-41, 1.8e-40, -9.2e-41, 1e-40, 7e-46, 4e-6, 1.0};
+  const std::vector<double> entries = {1e-39,         1e-45,   -0.0,     0.0,      -1e-39, -1e-45, 3e-45,   1.17549435e-38,
+                                       1.1754942e-38, 2e-38,   -2.5e-38, 5e-41,    6e-8,   6.1e-5, 6.09e-5, -5.96e-8,
+                                       1.2e-7,        9.2e-41, 1.8e-40,  -9.2e-41, 1e-40,  7e-46,  4e-6,    1.0};
   for (const DType state : {DType::f32, DType::bf16, DType::f16}) {
     for (const recoverssm::Target target : recoverssm::available_targets()) {
       const int K = static_cast<int>(entries.size());
@@ -378,8 +388,9 @@ TEST(Reports, B54_subnormals_are_kept) {
       const RulePool before = m.copy(pool), plain = m.copy(pool), snapshot = m.copy(pool);
       const RowTensors index = row_tensors(m.pick, one_row(1, 1)), plain_index = row_tensors(m.pick, one_row(1, 0));
       const recoverssm::RuleInputs inputs = inputs_of(m.shape, m.weights, tokens);
-      must_run(recoverssm::GatedDeltaRuleVerifyParams{inputs, pool.state, m.out(1), pool.records(), rows_of(one_row(1, 1), index), {}},
-               {.target = target});
+      must_run(
+          recoverssm::GatedDeltaRuleVerifyParams{inputs, pool.state, m.out(1), pool.records(), rows_of(one_row(1, 1), index), {}},
+          {.target = target});
       const double d = pool.packed.get(1, 0, 0, 1 + K);
       EXPECT_NEAR(d, 0.5, 1e-7);
       PlanArrays plan;
@@ -407,7 +418,8 @@ TEST(Reports, B54_subnormals_are_kept) {
 
 // What is only moved keeps its bits: NaN payloads, subnormals and -0.0 in lines and in moved states.
 TEST(Reports, B54_moves_keep_bits) {
-  const std::vector<std::uint32_t> patterns = {0x7fc12345, 0xffc00001, 0x7f800001, 0x80000000, 0x00000001, 0x807fffff, 0x7f800000, 0xff800000};
+  const std::vector<std::uint32_t> patterns = {0x7fc12345, 0xffc00001, 0x7f800001, 0x80000000,
+                                               0x00000001, 0x807fffff, 0x7f800000, 0xff800000};
   for (const DType state : {DType::f32, DType::bf16, DType::f16}) {
     Model m(54, {.H = 1, .HV = 2, .K = 8, .V = 3, .T = state == DType::f32 ? DType::f32 : state, .state = state});
     const RulePool pool = m.pool(4, 1);

@@ -21,7 +21,9 @@ PlanTensors empty_plan(const Tensor& source) {
 // Drafts 3, lens [4,4], computed [0,5], prompt [4,5]: row 0 is a prefill although it is as long as a window. Length alone says nothing.
 TEST(Reports, B11_a_prompt_as_long_as_a_window) {
   const auto windows = [](const std::vector<std::int32_t>& drafts, const std::vector<std::uint8_t>& prefilling,
-                          const std::vector<std::int32_t>& lengths) { return recoverssm::map_windows(drafts, prefilling, lengths); };
+                          const std::vector<std::int32_t>& lengths) {
+    return recoverssm::map_windows(drafts, prefilling, lengths);
+  };
   EXPECT_EQ(windows({-1, 3}, {1, 0}, {4, 4}).rows, (std::vector<std::int32_t>{1}));
   property(60, [&](Pick& pick) {  // any mixture: every row has 1 + drafts tokens
     std::vector<std::int32_t> drafts, lengths, want;
@@ -124,7 +126,8 @@ void align_step(Pick& pick, int B, int S, const std::vector<AlignRow>& rows) {
       m.plain(rows_on({source[u]}, {1}, 0), m.some(tokens, at, at + 1), walk, m.out(1));
       const int total = row.computed + t;
       const bool edge = total % B == 0 && total / B == row.computed / B + 1, last = t == std::min(row.accepted, row.length);
-      if (edge || last) copy_bits(slice(walk.state, 0, source[u]), slice(want.state, 0, table[u][static_cast<std::size_t>((total - 1) / B)]));
+      if (edge || last)
+        copy_bits(slice(walk.state, 0, source[u]), slice(want.state, 0, table[u][static_cast<std::size_t>((total - 1) / B)]));
     }
   }
   require(same_bits(pool.state, want.state), "states of all blocks");
@@ -165,7 +168,8 @@ TEST(Reports, B20_no_column_beyond_the_table) {
       memory.set(3 + c, 0, c);
       row.table.push_back(3 + c);
     }
-    const Tensor source = dense_i32({40}), counts = dense_i32({accepted}), offsets = dense_i32({0, length}), before = dense_i32({computed});
+    const Tensor source = dense_i32({40}), counts = dense_i32({accepted}), offsets = dense_i32({0, length}),
+                 before = dense_i32({computed});
     const PlanTensors out = empty_plan(source);
     recoverssm::CommitPlanParams p{.num_accepted = counts,
                                    .query_start_loc = offsets,
@@ -175,10 +179,12 @@ TEST(Reports, B20_no_column_beyond_the_table) {
                                    .num_computed = before,
                                    .block_size = B,
                                    .out = out.outputs()};
-    const Untouched untouched({{"len", out.commit_len}, {"final", out.final_block}, {"boundary", out.boundary_block}, {"blen", out.boundary_len}});
+    const Untouched untouched(
+        {{"len", out.commit_len}, {"final", out.final_block}, {"boundary", out.boundary_block}, {"blen", out.boundary_len}});
     const recoverssm::Status status = try_run(p);
     const reference::Plan want = reference::plan(row);
-    const std::string where = "computed " + std::to_string(computed) + " accepted " + std::to_string(accepted) + " width " + std::to_string(width);
+    const std::string where =
+        "computed " + std::to_string(computed) + " accepted " + std::to_string(accepted) + " width " + std::to_string(width);
     EXPECT_EQ(status.kind, want.out_of_range ? ErrorKind::out_of_range : ErrorKind::ok) << where << " " << status.message;
     if (want.out_of_range) {
       EXPECT_TRUE(untouched.check()) << where;
@@ -202,8 +208,8 @@ TEST(Reports, B20_no_column_beyond_the_table) {
 // Extra columns that are null: rows that need one are dead, not an error and not another block.
 TEST(Reports, B20_null_columns_for_drafts) {
   for (int accepted = 0; accepted <= 4; ++accepted) {
-    const Tensor table = dense_i32({3, 4, 5, 6, 0, 0, 0}), source = dense_i32({6}), counts = dense_i32({accepted}), offsets = dense_i32({0, 4}),
-                 before = dense_i32({62});
+    const Tensor table = dense_i32({3, 4, 5, 6, 0, 0, 0}), source = dense_i32({6}), counts = dense_i32({accepted}),
+                 offsets = dense_i32({0, 4}), before = dense_i32({62});
     const PlanTensors out = empty_plan(source);
     must_run(recoverssm::CommitPlanParams{.num_accepted = counts,
                                           .query_start_loc = offsets,
@@ -329,7 +335,8 @@ void grouped_step(Pick& pick, int G, int layers_per_group, int N, int S) {
     must_run(recoverssm::CommitParams{one_group, one_layer, S, 0});
     for (int i = 0; i < N; ++i) {
       const auto u = static_cast<std::size_t>(i);
-      require(plans[l % static_cast<std::size_t>(G)].commit_len.get(i) == std::min(accepted[u], lengths[u]), "every group uses the same counts");
+      require(plans[l % static_cast<std::size_t>(G)].commit_len.get(i) == std::min(accepted[u], lengths[u]),
+              "every group uses the same counts");
     }
     require(same_bits(together[l].state, alone[l].state), "layer " + std::to_string(l));
   }

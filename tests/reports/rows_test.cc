@@ -199,7 +199,8 @@ void ragged_windows(Pick& pick, Gate gate, int S, const std::vector<int>& length
   Untouched untouched(pool.watches()), verify_untouched(verify_pool.watches());
   for (int i = 0; i < N; ++i) {
     const int n = lengths[static_cast<std::size_t>(i)];
-    for (int t = 0; t < n; ++t) untouched.except(slice(pool.state, 0, columns[static_cast<std::size_t>(i)][static_cast<std::size_t>(t)]));
+    for (int t = 0; t < n; ++t)
+      untouched.except(slice(pool.state, 0, columns[static_cast<std::size_t>(i)][static_cast<std::size_t>(t)]));
     for (const TensorView& part : verify_pool.record_slices(ids[static_cast<std::size_t>(i)], 0, n)) verify_untouched.except(part);
   }
   m.snapshots(snapshots, tokens, pool, out);
@@ -292,7 +293,8 @@ TEST(Reports, B15_index_arrays_with_strides) {
         table = dense(DType::i32, {3, stride + kCapacity});
         table.fill(9);
         for (int i = 0; i < 3; ++i) {
-          for (int t = 0; t < kCapacity; ++t) table.set(rows.columns[static_cast<std::size_t>(i)][static_cast<std::size_t>(t)], i, t);
+          for (int t = 0; t < kCapacity; ++t)
+            table.set(rows.columns[static_cast<std::size_t>(i)][static_cast<std::size_t>(t)], i, t);
         }
         table.view.shape[1] = kCapacity;
       }
@@ -337,7 +339,8 @@ TEST(Reports, B15_narrow_tables_and_plans) {
     m.commit(plan, packed);
     const Tensor plans = dense(DType::i32, {3, columns});
     plans.fill(19);
-    const std::vector<int>* arrays[] = {&plan.source, &plan.commit_len, &plan.final_block, &plan.boundary_block, &plan.boundary_len};
+    const std::vector<int>* arrays[] = {&plan.source, &plan.commit_len, &plan.final_block, &plan.boundary_block,
+                                        &plan.boundary_len};
     std::array<TensorView, 5> views;
     for (int k = 0; k < 5; ++k) {
       for (int i = 0; i < 3; ++i) plans.set((*arrays[k])[static_cast<std::size_t>(i)], i, k);
@@ -354,11 +357,11 @@ TEST(Reports, B15_narrow_tables_and_plans) {
 TEST(Reports, B17_rows_without_tokens) {
   for (const Op op : kOps) {
     Pick pick(17);
-    rows_stand_alone(pick, op, scene_rows(op, {3, 9999, 1}, {2, 0, 3}));      // a: qsl = [0,2,2,5]
+    rows_stand_alone(pick, op, scene_rows(op, {3, 9999, 1}, {2, 0, 3}));  // a: qsl = [0,2,2,5]
     padding_is_harmless(pick, op, scene_rows(op, {3, 9999, 1}, {2, 0, 3}), 0);
-    padding_is_harmless(pick, op, scene_rows(op, {9999}, {0}), 0);            // b: qsl = [0,0]
-    padding_is_harmless(pick, op, scene_rows(op, {}, {}), 0);                 // c: B = 0
-    padding_is_harmless(pick, op, scene_rows(op, {3, 9, 9}, {1, 0, 0}), 0);   // d: stale ids, also twice
+    padding_is_harmless(pick, op, scene_rows(op, {9999}, {0}), 0);           // b: qsl = [0,0]
+    padding_is_harmless(pick, op, scene_rows(op, {}, {}), 0);                // c: B = 0
+    padding_is_harmless(pick, op, scene_rows(op, {3, 9, 9}, {1, 0, 0}), 0);  // d: stale ids, also twice
   }
   // Rows without tokens among any others change nothing: a call without them gives the same bits.
   property(25, [](Pick& pick) {

@@ -63,8 +63,9 @@ Params conv_params(const Scene& s, const recoverssm::Rows& rows) {
 }  // namespace
 
 const char* name_of(Op op) {
-  constexpr const char* kNames[] = {"conv",          "rolled window", "anchored window", "rule",        "kda rule",   "snapshots",
-                                    "kda snapshots", "verify",        "kda verify",      "lazy verify", "short conv", "short window"};
+  constexpr const char* kNames[] = {"conv",       "rolled window", "anchored window", "rule",
+                                    "kda rule",   "snapshots",     "kda snapshots",   "verify",
+                                    "kda verify", "lazy verify",   "short conv",      "short window"};
   return kNames[static_cast<int>(op)];
 }
 

@@ -22,8 +22,9 @@ enum class Op {
   short_conv,
   short_window,
 };
-inline constexpr Op kOps[] = {Op::conv,          Op::rolled_window, Op::anchored_window, Op::rule,        Op::kda_rule,   Op::snapshots,
-                              Op::kda_snapshots, Op::verify,        Op::kda_verify,      Op::lazy_verify, Op::short_conv, Op::short_window};
+inline constexpr Op kOps[] = {Op::conv,       Op::rolled_window, Op::anchored_window, Op::rule,
+                              Op::kda_rule,   Op::snapshots,     Op::kda_snapshots,   Op::verify,
+                              Op::kda_verify, Op::lazy_verify,   Op::short_conv,      Op::short_window};
 
 const char* name_of(Op op);
 bool is_window(Op op);

@@ -46,7 +46,8 @@ TEST(Reports, B38_every_operation_has_one_state_layout) {
       Model m(38, {.gate = gate, .H = 1, .HV = 2, .K = K, .V = V});
       const RuleTokens tokens = m.tokens(8);
       const RulePool start = m.pool(10, 8);
-      if (K == V) for_each(start.state, [&](const Index& i) { start.state.set_at(static_cast<double>(i[2] + 100 * i[3]) / 100, i); });
+      if (K == V)
+        for_each(start.state, [&](const Index& i) { start.state.set_at(static_cast<double>(i[2] + 100 * i[3]) / 100, i); });
       const RulePool whole = m.copy(start);
       const Tensor expected = m.out(8);
       m.plain(one_row(8, 0), tokens, whole, expected);
@@ -183,7 +184,8 @@ int different(const TensorView& a, const TensorView& b) {
 TEST(Reports, B53_one_window_equals_single_steps) {
   for (const Gate gate : kGates) {
     for (int T = 1; T <= 8; ++T) {
-      Model m(static_cast<std::uint64_t>(53 + T), {.gate = gate, .H = 500, .HV = 1000, .K = 16, .V = 4, .T = DType::bf16, .out = DType::bf16});
+      Model m(static_cast<std::uint64_t>(53 + T),
+              {.gate = gate, .H = 500, .HV = 1000, .K = 16, .V = 4, .T = DType::bf16, .out = DType::bf16});
       const RuleTokens tokens = m.tokens(T);
       const RulePool windows = m.pool(2 + T, T), single = m.copy(windows), snapshots = m.copy(windows);
       const Tensor out = m.out(T), out_snapshots = m.out(T);
@@ -238,7 +240,8 @@ TEST(Reports, B53_one_convolution_window_equals_single_steps) {
 TEST(Reports, B57_window_sizes) {
   for (const Gate gate : kGates) {
     for (const int S : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33}) {
-      Model m(static_cast<std::uint64_t>(S), {.gate = gate, .H = 1, .HV = 2, .K = 20, .V = 5, .T = DType::bf16, .out = DType::bf16});
+      Model m(static_cast<std::uint64_t>(S),
+              {.gate = gate, .H = 1, .HV = 2, .K = 20, .V = 5, .T = DType::bf16, .out = DType::bf16});
       const RuleTokens tokens = m.tokens(2 * S);
       const RulePool pool = m.pool(3 + 2 * S, S), plain_pool = m.copy(pool), snapshot_pool = m.copy(pool);
       const Tensor expected = m.out(2 * S), out = m.out(2 * S), snapshot_out = m.out(2 * S);
@@ -266,7 +269,8 @@ TEST(Reports, B57_window_sizes) {
       m.snapshots(snapshot_rows(columns, {S, S}, {1, 1}), tokens, snapshot_pool, snapshot_out);
       EXPECT_TRUE(same_bits(expected, snapshot_out)) << "snapshots, S " << S;
       for (int i = 0; i < 2; ++i) {
-        EXPECT_TRUE(same_bits(slice(plain_pool.state, 0, 2 - i), slice(snapshot_pool.state, 0, columns[static_cast<std::size_t>(i)].back())));
+        EXPECT_TRUE(same_bits(slice(plain_pool.state, 0, 2 - i),
+                              slice(snapshot_pool.state, 0, columns[static_cast<std::size_t>(i)].back())));
       }
       ConvShape conv;
       conv.C = 9;
