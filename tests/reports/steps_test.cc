@@ -14,6 +14,65 @@ using namespace reports;
 
 constexpr Gate kGates[] = {Gate::gdn, Gate::kda};
 
+// ---- B03: a step without drafts -----------------------------------------------------------------------------------------------------
+
+// Steps of a row on columns 4, 5, 6, ...: each starts behind what the step before kept, also where it has no drafts (a window of one,
+// or a plain convolution with the count). States and outputs are those of the kept tokens one by one.
+void steps_with_and_without_drafts(Pick& pick, int S, const std::vector<std::array<int, 2>>& steps) {
+  Model m(pick.bits(), {.gate = pick.one_of({Gate::gdn, Gate::kda}), .H = 1, .HV = 2, .K = 12, .V = 5});
+  std::vector<int> columns;
+  for (int t = 0; t < S; ++t) columns.push_back(4 + t);
+  const RulePool pool = m.pool(4 + S, 0), single = m.copy(pool);
+  ConvShape conv;
+  conv.C = 5;
+  conv.S = S;
+  conv.columns = conv.W - 1 + S;
+  ConvShape plain = conv;
+  plain.S = 0;
+  const ConvWeights weights = random_conv_weights(pick, conv);
+  const Tensor line = random_conv_data(pick, conv, rows_on({4}, {1}, S)).line, single_line = another_layout(pick, line, 0);
+  int kept = 1;
+  for (const auto& [length, accepted] : steps) {
+    const RuleTokens tokens = m.tokens(length);
+    const Tensor out = m.out(length);
+    m.snapshots(snapshot_rows({columns}, {length}, {kept}), tokens, pool, out);
+    RowSet rows = rows_on({4}, {length}, S);
+    rows.counted = true;
+    rows.accepted = {kept};
+    ConvData data = random_conv_data(pick, conv, rows);
+    data.line = line;
+    const bool as_plain = length == 1 && pick.chance(50);  // afterwards the history stands in front: the count is 1
+    if (as_plain) rows.capacity = 0;
+    require(try_conv(pick, as_plain ? plain : conv, weights, rows, data, {}).ok(), "convolution");
+    for (int t = 0; t < accepted; ++t) {
+      const Tensor one = m.out(1);
+      m.plain(rows_on({4}, {1}, 0), m.some(tokens, t, t + 1), single, one);
+      require(same_bits(slice(out, 0, t, t + 1), one), "output of token " + std::to_string(t));
+      ConvData token = random_conv_data(pick, plain, rows_on({4}, {1}, 0));
+      token.line = single_line;
+      copy_bits(slice(data.x, 0, t, t + 1), token.x);
+      require(try_conv(pick, plain, weights, rows_on({4}, {1}, 0), token, {}).ok(), "plain convolution");
+      require(same_bits(slice(data.out, 0, t, t + 1), token.out), "convolution of token " + std::to_string(t));
+    }
+    require(same_bits(slice(pool.state, 0, 3 + accepted), slice(single.state, 0, 4)), "state");
+    kept = accepted;
+  }
+}
+
+TEST(Reports, B03_steps_without_drafts_keep_the_count) {
+  Pick pick(3);
+  for (int variant = 0; variant < 4; ++variant) steps_with_and_without_drafts(pick, 3, {{3, 3}, {1, 1}, {2, 1}});
+  property(40, [](Pick& p) {
+    const int S = p.between(1, 5);
+    std::vector<std::array<int, 2>> steps;
+    for (int n = p.between(2, 6); n > 0; --n) {
+      const int length = p.chance(40) ? 1 : p.between(1, S);
+      steps.push_back({length, p.between(1, length)});
+    }
+    steps_with_and_without_drafts(p, S, steps);
+  });
+}
+
 // ---- B38: one state layout ----------------------------------------------------------------------------------------------------------
 
 enum class Way { plain, snapshots, eager, lazy, kCount };

@@ -20,9 +20,10 @@ namespace trace = recoverssm::trace;
 
 constexpr std::uint64_t kPatterns[] = {0x7fc12345, 0x80000000, 0x00000001, 0x807fffff, 0x7f812345, 0xffc00001};
 
+// The n-th element: NaN payloads, -0.0, subnormals and their neighbours. No two blocks of 24 elements are alike.
 std::uint64_t pattern_for(DType dtype, std::uint64_t n) {
-  const std::uint64_t bits = kPatterns[n % 6];
-  return dtype == DType::f32 ? bits : bits >> 16 | (n % 7);  // bf16: NaN payloads, -0.0, subnormals; f16: other odd numbers
+  const std::uint64_t bits = kPatterns[n % 6], other = 2 * (n / 6 % 5);
+  return dtype == DType::f32 ? bits + other : (bits >> 16) + other;  // f16: other odd numbers
 }
 
 // A recording with its memory: everything that views point into is added whole, gaps and guards included.
