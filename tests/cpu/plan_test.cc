@@ -270,12 +270,6 @@ TEST(MapWindows, Classes) {
   EXPECT_TRUE(map({}, {}, {}).rows.empty());
 }
 
-// B11: a prompt of exactly 1 + drafts tokens is a prefill, not a window: length alone says nothing.
-TEST(MapWindows, PromptAsLongAsAWindow) {
-  const auto windows = map({-1, 3}, {1, 0}, {4, 4});
-  EXPECT_EQ(windows.rows, (Rows{1}));
-}
-
 TEST(MapWindows, Refuses) {
   const auto refusal = [](const Rows& drafts, const std::vector<std::uint8_t>& prefilling, const Rows& lengths) {
     try {
