@@ -340,7 +340,7 @@ RECOVERSSM_API int recoverssm_prefix_hit(int64_t attention_tokens, const int64_t
 /* RECOVERSSM_INVALID_ARGUMENT for bytes that are no whole, undamaged checkpoint, RECOVERSSM_UNSUPPORTED for another version. */
 RECOVERSSM_API int recoverssm_checkpoint_inspect(const void* checkpoint, size_t size, recoverssm_checkpoint_info* info);
 /* Writes a file so that `path` is at every moment either what it was before or the whole new checkpoint, also after a crash or a kill:
- * written beside it as `path`.PID.partial, flushed to the disk, renamed. RECOVERSSM_DEVICE_ERROR with the system's reason. */
+ * written beside it as `path`.PID.N.partial, flushed to the disk, renamed. RECOVERSSM_DEVICE_ERROR with the system's reason. */
 RECOVERSSM_API int recoverssm_checkpoint_write(const char* path, const void* checkpoint, size_t size);
 /* Reads a file that checkpoint_write wrote, whole, each time. With checkpoint null and capacity 0, only *size is set. A capacity below
  * it is refused, and *size is what it takes then, too. */
