@@ -30,7 +30,7 @@ struct CheckpointInfo {
 CheckpointInfo inspect_checkpoint(std::span<const std::byte> checkpoint);
 
 // Writes a file so that `path` is at every moment either what it was before or the whole new checkpoint, also after a crash or a kill:
-// written beside it as `path`.PID.partial, flushed to the disk, renamed. Throws Error(device_error) with the system's reason;
+// written beside it as `path`.PID.N.partial, flushed to the disk, renamed. Throws Error(device_error) with the system's reason;
 // invalid_argument for bytes that are no checkpoint.
 void write_checkpoint(const std::string& path, std::span<const std::byte> checkpoint);
 

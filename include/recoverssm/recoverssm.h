@@ -17,7 +17,7 @@
  * from a newer header: accepted if all bytes past what this library knows are zero, else refused. A size that ends inside a field is
  * refused. The elements of an array lie struct_size bytes apart and all have the same. Fields named reserved are 0.
  *
- * Memory. The library keeps no pointer beyond a call. A successful run allocates nothing, starts no thread and reads no environment;
+ * Memory. The library keeps no pointer beyond a call (a session does: session.h). A successful run allocates nothing, starts no thread and reads no environment;
  * what it converts lies in the workspace, too, so a call with layers or groups always needs one. The other functions may allocate.
  *
  * Threads. All functions may be called by any number of threads at the same time, on different workspaces and on tensors that do not

@@ -1,5 +1,5 @@
-// recoverssm_context: a Context that knows the process it belongs to.
-#include <unistd.h>
+// The functions of recoverssm_context.
+#include "c_api/context.h"
 
 #include <memory>
 
@@ -10,15 +10,6 @@ using namespace recoverssm;
 using namespace recoverssm::c_api;
 
 static_assert(std::is_same_v<recoverssm_parallel_for, decltype(ParallelFor::run)>);
-
-struct recoverssm_context {
-  explicit recoverssm_context(int count) : context(count), threads(context.launch().parallel) {}
-  bool here() const { return getpid() == owner; }
-
-  Context context;
-  ParallelFor threads;
-  pid_t owner = getpid();
-};
 
 namespace {
 
@@ -48,11 +39,7 @@ int recoverssm_context_create(int32_t threads, recoverssm_context** context) {
 int recoverssm_context_launch(recoverssm_context* context, size_t workspace_bytes, recoverssm_launch* launch) {
   return guarded([&]() -> Status {
     const char* const op = "context_launch";
-    if (context == nullptr) return invalid(op, "context", "null", "a context");
-    if (!context->here()) {
-      return {ErrorKind::bad_state, std::string(op) + ": context: made by process " + std::to_string(context->owner) +
-                                        ", this is " + std::to_string(getpid()) + ", expected one made after the fork"};
-    }
+    if (Status status = check_context(op, context); !status.ok()) return status;
     ListMemory memory;
     Import import(op, memory);
     LaunchParts parts;

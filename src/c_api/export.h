@@ -2,20 +2,25 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
-#include <span>
+#include <string>
 
 #include "c_api/fields.h"
 
 namespace recoverssm::c_api {
 
-// The visitor of fields.h. It writes numbers; tensors, structs and lists become absent, which is their default.
+// The visitor of fields.h. It writes tensors, numbers and texts; structs and lists become absent, which is their default.
 struct Export {
   template <class C, class Cpp>
   void field(const char* /*name*/, C& to, const Cpp& from) {
     if constexpr (std::is_same_v<C, recoverssm_tensor>) {
-      to.dims = -1;
+      to.data = from.data;
+      to.dtype = static_cast<std::int32_t>(from.dtype);
+      to.dims = from.dims;
+      std::copy_n(from.shape.begin(), kMaxDims, to.shape);
+      std::copy_n(from.stride.begin(), kMaxDims, to.stride);
     } else {
       to = static_cast<C>(from);
     }
@@ -33,10 +38,18 @@ struct Export {
   void maybe(const char* /*name*/, const C*& to, const Cpp& /*from*/) {
     to = nullptr;
   }
-  template <class C, class Cpp>
-  void list(const char* /*name*/, const C*& to, std::size_t& count, const std::span<const Cpp>& /*from*/) {
+  template <class C, class Items>
+  void list(const char* /*name*/, const C*& to, std::size_t& count, const Items& /*from*/) {
     to = nullptr;
     count = 0;
+  }
+  template <class C, std::size_t n>
+  void array(const char* /*name*/, C (&to)[n], const std::array<C, n>& from) {
+    std::copy(from.begin(), from.end(), to);
+  }
+  template <std::size_t n>
+  void text(const char* /*name*/, char (&to)[n], const std::string& from) {
+    from.copy(to, n - 1);  // `to` is zeroed
   }
   template <class C>
   void reserved(C& to) {

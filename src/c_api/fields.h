@@ -1,9 +1,10 @@
 // Which field of a C struct is which field of the C++ one: the only place that says so. A visitor reads (import.h), writes defaults
-// (defaults.h) or, in tests, lists what there is. Fields stand in the order of the C struct.
+// (export.h) or, in tests, lists what there is. Fields stand in the order of the C struct.
 #pragma once
 
 #include "recoverssm/recoverssm.h"
 #include "recoverssm/recoverssm.hpp"
+#include "recoverssm/session.h"
 
 namespace recoverssm::c_api {
 
@@ -12,7 +13,9 @@ namespace recoverssm::c_api {
 //   optional(name, has, value, cpp)  std::optional of a number
 //   nested(name, pointer, cpp)       a struct the C caller must give
 //   maybe(name, pointer, cpp)        a struct that may be left out: Records, or std::optional of a struct
-//   list(name, pointer, count, span)
+//   list(name, pointer, count, items)  items: a span or a vector
+//   array(name, c, cpp)              as many numbers on both sides
+//   text(name, c, cpp)               char[n] and a string: only ever written, cut to what fits
 //   reserved(c)                      zero until it means something
 #define RECOVERSSM_FIELD(name) v.field(#name, c.name, cpp.name)
 
@@ -334,6 +337,142 @@ void fields(V& v, recoverssm_launch& c, LaunchParts& cpp) {
   v.field("counters", c.counters, cpp.counters);
   v.field("parallel_workers", c.parallel_workers, cpp.launch.parallel.workers);
   v.field("target", c.target, cpp.launch.target);
+}
+
+// ---- sessions ----
+
+template <class V>
+void fields(V& v, recoverssm_layer_config& c, LayerConfig& cpp) {
+  RECOVERSSM_FIELD(weight);
+  RECOVERSSM_FIELD(bias);
+  RECOVERSSM_FIELD(A_log);
+  RECOVERSSM_FIELD(dt_bias);
+  RECOVERSSM_FIELD(kind);
+  RECOVERSSM_FIELD(group);
+  RECOVERSSM_FIELD(H);
+  RECOVERSSM_FIELD(HV);
+  RECOVERSSM_FIELD(K);
+  RECOVERSSM_FIELD(V);
+  RECOVERSSM_FIELD(W);
+  RECOVERSSM_FIELD(channels);
+  RECOVERSSM_FIELD(dilation);
+  RECOVERSSM_FIELD(activation);
+  RECOVERSSM_FIELD(state);
+  RECOVERSSM_FIELD(conv_activation);
+  v.optional("lower_bound", c.has_lower_bound, c.lower_bound, cpp.lower_bound);
+  v.optional("scale", c.has_scale, c.scale, cpp.scale);
+  RECOVERSSM_FIELD(l2norm);
+  RECOVERSSM_FIELD(softplus_beta);
+  RECOVERSSM_FIELD(softplus_threshold);
+  v.reserved(c.reserved);
+}
+
+template <class V>
+void fields(V& v, recoverssm_group_config& c, GroupConfig& cpp) {
+  RECOVERSSM_FIELD(blocks);
+  v.optional("block_size", c.has_block_size, c.block_size, cpp.block_size);
+  v.reserved(c.reserved);
+}
+
+template <class V>
+void fields(V& v, recoverssm_session_config& c, SessionConfig& cpp) {
+  v.list("layers", c.layers, c.layer_count, cpp.layers);
+  v.list("groups", c.groups, c.group_count, cpp.groups);
+  RECOVERSSM_FIELD(window_capacity);
+  RECOVERSSM_FIELD(line_kind);
+  RECOVERSSM_FIELD(lazy);
+  RECOVERSSM_FIELD(null_block_id);
+  RECOVERSSM_FIELD(kept_boundaries);
+  v.reserved(c.reserved);
+}
+
+template <class V>
+void fields(V& v, recoverssm_layer_pool& c, LayerPool& cpp) {
+  RECOVERSSM_FIELD(line);
+  RECOVERSSM_FIELD(state);
+  RECOVERSSM_FIELD(pending);
+  v.maybe("records", c.records, cpp.records);
+}
+
+// Layers and groups have arrays of their own: recoverssm_session_sizes.
+template <class V>
+void fields(V& v, recoverssm_session_memory& c, SessionSizes& cpp) {
+  RECOVERSSM_FIELD(request);
+  RECOVERSSM_FIELD(pools);
+  RECOVERSSM_FIELD(checkpoint);
+  RECOVERSSM_FIELD(blocks_per_request);
+  v.reserved(c.reserved);
+}
+
+template <class V>
+void fields(V& v, recoverssm_delta_inputs& c, DeltaInputs& cpp) {
+  RECOVERSSM_FIELD(x);
+  RECOVERSSM_FIELD(a);
+  RECOVERSSM_FIELD(b);
+  RECOVERSSM_FIELD(out);
+}
+
+template <class V>
+void fields(V& v, recoverssm_short_conv_inputs& c, ShortConvInputs& cpp) {
+  RECOVERSSM_FIELD(x);
+  RECOVERSSM_FIELD(residual);
+  RECOVERSSM_FIELD(outer_residual);
+}
+
+// Its blocks are an array of their own: recoverssm_session_blocks.
+template <class V>
+void fields(V& v, recoverssm_request_info& c, RequestInfo& cpp) {
+  RECOVERSSM_FIELD(tokens);
+  RECOVERSSM_FIELD(open_step);
+  RECOVERSSM_FIELD(phase);
+  RECOVERSSM_FIELD(waiting);
+}
+
+template <class V>
+void fields(V& v, recoverssm_block_tag& c, BlockTag& cpp) {
+  RECOVERSSM_FIELD(owner);
+  RECOVERSSM_FIELD(tokens);
+  RECOVERSSM_FIELD(step);
+  RECOVERSSM_FIELD(references);
+  v.reserved(c.reserved);
+  v.text("layout", c.layout, cpp.layout);
+}
+
+// Its traffic is a struct of its own: recoverssm_session_counters.
+template <class V>
+void fields(V& v, recoverssm_session_counts& c, SessionCounters& cpp) {
+  RECOVERSSM_FIELD(steps_opened);
+  RECOVERSSM_FIELD(steps_committed);
+  RECOVERSSM_FIELD(steps_abandoned);
+  RECOVERSSM_FIELD(prefill_rows);
+  RECOVERSSM_FIELD(decode_rows);
+  RECOVERSSM_FIELD(window_rows);
+  RECOVERSSM_FIELD(prefill_tokens);
+  RECOVERSSM_FIELD(decode_tokens);
+  RECOVERSSM_FIELD(verified_tokens);
+  RECOVERSSM_FIELD(kept_tokens);
+  RECOVERSSM_FIELD(library_calls);
+  RECOVERSSM_FIELD(grouped_calls);
+  RECOVERSSM_FIELD(per_group_calls);
+  RECOVERSSM_FIELD(folded_rows);
+  RECOVERSSM_FIELD(moved_rows);
+  RECOVERSSM_FIELD(dead_rows);
+  RECOVERSSM_FIELD(refused_calls);
+  v.array("refused_by_kind", c.refused_by_kind, cpp.refused_by_kind);
+  v.text("per_group_reason", c.per_group_reason, cpp.per_group_reason);
+  v.text("last_refusal", c.last_refusal, cpp.last_refusal);
+}
+
+template <class V>
+void fields(V& v, recoverssm_checkpoint_info& c, CheckpointInfo& cpp) {
+  RECOVERSSM_FIELD(tokens);
+  RECOVERSSM_FIELD(tag);
+  RECOVERSSM_FIELD(owner);
+  RECOVERSSM_FIELD(step);
+  RECOVERSSM_FIELD(bytes);
+  RECOVERSSM_FIELD(version);
+  RECOVERSSM_FIELD(layers);
+  v.text("layout", c.layout, cpp.layout);
 }
 
 #undef RECOVERSSM_FIELD

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -59,6 +60,28 @@ class Import {
   void read(const char* name, const C* from, Cpp& to) {
     read_at(Place{name, -1, place_}, from, to);
   }
+  // Looks at the size of *to alone: a struct that is to be written, whose contents mean nothing.
+  template <class Cpp, class C>
+  void check(const char* name, const C* to) {
+    only_size_ = true;
+    Cpp unused;
+    read(name, to, unused);
+    only_size_ = false;
+  }
+  // The same as read, of `count` structs: into the list memory, or into a vector.
+  template <class C, class Cpp>
+  void read(const char* name, const C* from, std::size_t count, std::span<const Cpp>& to) {
+    Cpp* items = nullptr;
+    const auto next = [&](std::size_t i) -> Cpp& {
+      if (i == 0) items = memory_.take<Cpp>(count);
+      return *new (items + i) Cpp();
+    };
+    if (read_each(name, from, count, next)) to = {items, count};
+  }
+  template <class C, class Cpp>
+  void read(const char* name, const C* from, std::size_t count, std::vector<Cpp>& to) {
+    read_each(name, from, count, [&](std::size_t) -> Cpp& { return to.emplace_back(); });
+  }
 
   // The visitor of fields.h.
   template <class C, class Cpp>
@@ -86,24 +109,19 @@ class Import {
   }
   template <class C, class Cpp>
   void list(const char* name, const C*& from, std::size_t& count, std::span<const Cpp>& to) {
-    if (!given(name, &from, sizeof from + sizeof count) || count == 0) return;
-    const Place first{name, 0, place_};
-    if (count > kMostItems) {
-      return fail({name, -1, place_}, std::to_string(count) + " structs", "at most " + std::to_string(kMostItems));
-    }
-    if (from == nullptr) return fail({name, -1, place_}, "null", std::to_string(count) + " structs");
-    if (!check_size(first, size_of(from), sizeof(C))) return;
-    const std::size_t stride = size_of(from);
-    Cpp* const items = memory_.take<Cpp>(count);
-    for (std::size_t i = 0; ok() && i < count; ++i) {
-      const Place place{name, static_cast<std::int64_t>(i), place_};
-      const C* const element = reinterpret_cast<const C*>(reinterpret_cast<const std::byte*>(from) + i * stride);
-      if (size_of(element) != stride) {
-        return fail_size(place, size_of(element), std::to_string(stride) + ", as " + name + "[0] has");
-      }
-      read_at(place, element, *new (items + i) Cpp());
-    }
-    to = {items, count};
+    if (given(name, &from, sizeof from + sizeof count)) read(name, from, count, to);
+  }
+  template <class C, class Cpp>
+  void list(const char* name, const C*& from, std::size_t& count, std::vector<Cpp>& to) {
+    if (given(name, &from, sizeof from + sizeof count)) read(name, from, count, to);
+  }
+  template <class C, std::size_t n>
+  void array(const char* name, C (&from)[n], std::array<C, n>& to) {
+    if (given(name, &from, sizeof from)) std::copy_n(from, n, to.begin());
+  }
+  template <std::size_t n>
+  void text(const char* name, char (&from)[n], std::string& /*to*/) {
+    given(name, &from, sizeof from);
   }
   template <class C>
   void reserved(C& from) {
@@ -119,7 +137,8 @@ class Import {
 
     std::string text() const {
       // What stands in the params themselves is named as in the C++ API.
-      const std::string before = outer == nullptr || outer->outer == nullptr ? "" : outer->text() + ".";
+      const bool in_params = outer == nullptr || (outer->outer == nullptr && outer->index < 0);
+      const std::string before = in_params ? "" : outer->text() + ".";
       return before + name + (index < 0 ? "" : "[" + std::to_string(index) + "]");
     }
   };
@@ -148,6 +167,33 @@ class Import {
     return false;
   }
 
+  // Reads element i into next(i). Returns whether there are elements, and all of them right.
+  template <class C, class Next>
+  bool read_each(const char* name, const C* from, std::size_t count, Next&& next) {
+    if (!ok() || count == 0) return false;
+    const Place whole{name, -1, place_};
+    if (count > kMostItems) {
+      fail(whole, std::to_string(count) + " structs", "at most " + std::to_string(kMostItems));
+      return false;
+    }
+    if (from == nullptr) {
+      fail(whole, "null", std::to_string(count) + " structs");
+      return false;
+    }
+    const std::size_t stride = size_of(from);
+    if (!check_size({name, 0, place_}, stride, sizeof(C))) return false;
+    for (std::size_t i = 0; ok() && i < count; ++i) {
+      const Place place{name, static_cast<std::int64_t>(i), place_};
+      const C* const element = reinterpret_cast<const C*>(reinterpret_cast<const std::byte*>(from) + i * stride);
+      if (size_of(element) != stride) {
+        fail_size(place, size_of(element), std::to_string(stride) + ", as " + name + "[0] has");
+      } else {
+        read_at(place, element, next(i));
+      }
+    }
+    return ok();
+  }
+
   template <class C, class Cpp>
   void read_at(const Place& place, const C* from, Cpp& to) {
     if (!ok()) return;
@@ -171,12 +217,12 @@ class Import {
     place_ = outer_place, begin_ = outer_begin, size_ = outer_size;
   }
 
-  // Whether the struct being read reaches over a field. One that ends inside it has no version.
+  // Whether the struct being read reaches over a field that is to be read. One that ends inside it has no version.
   bool given(const char* name, const void* field, std::size_t bytes) {
     if (!ok()) return false;
     const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(field) - begin_);
     if (offset >= size_) return false;
-    if (offset + bytes <= size_) return true;
+    if (offset + bytes <= size_) return !only_size_;
     fail_size(*place_, size_, std::string("a size that does not end inside ") + name);
     return false;
   }
@@ -210,6 +256,7 @@ class Import {
   const Place* place_ = nullptr;
   const std::byte* begin_ = nullptr;  // of the struct being read
   std::size_t size_ = 0;
+  bool only_size_ = false;
 };
 
 static_assert(RECOVERSSM_MAX_DIMS == kMaxDims && RECOVERSSM_WORKSPACE_ALIGNMENT == kWorkspaceAlignment);

@@ -91,9 +91,8 @@ int recoverssm_sizes(const recoverssm_geometry* geometry, recoverssm_request_siz
     ListMemory memory;
     Import import("sizes", memory);
     Geometry from;
-    Sizes to;
     import.read("geometry", geometry, from);
-    import.read("sizes", result, to);  // for its struct_size
+    import.check<Sizes>("sizes", result);
     if (!import.ok()) return import.take();
     write(result, result->struct_size, sizes(from));
     return {};

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -49,7 +50,8 @@ std::string folder_of(const std::string& path) {
 void write_checkpoint(const std::string& path, std::span<const std::byte> checkpoint) {
   constexpr const char* kCall = "write_checkpoint";
   (void)inspect_checkpoint(checkpoint);
-  const std::string partial = path + "." + std::to_string(getpid()) + ".partial";
+  static std::atomic<std::uint64_t> writes = 0;  // threads that write one path don't share a file
+  const std::string partial = path + "." + std::to_string(getpid()) + "." + std::to_string(++writes) + ".partial";
   {
     const File file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file.descriptor < 0) refuse(kCall, partial, "open", errno);

@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "abi_support.h"
 #include "c_api/status.h"
 #include "calls.h"
 #include "support/tensor.h"
@@ -24,27 +24,11 @@ namespace {
 
 using namespace recoverssm;
 
-std::string text_of(int status) { return status == RECOVERSSM_OK ? "ok" : recoverssm_last_error(); }
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 recoverssm_launch new_launch() {
   recoverssm_launch launch;
   recoverssm_launch_init(&launch, sizeof launch);
   return launch;
 }
-
-// A copy of a struct in a buffer of any size, filled with `rest` behind it.
-template <class C>
-struct Resized {
-  std::vector<std::uint64_t> memory;
-  C* at;
-  Resized(const C& from, std::size_t size, unsigned char rest) : memory(size / sizeof(std::uint64_t) + 2) {
-    std::memset(static_cast<void*>(memory.data()), rest, memory.size() * sizeof(std::uint64_t));
-    std::memcpy(static_cast<void*>(memory.data()), &from, std::min(size, sizeof from));
-    at = reinterpret_cast<C*>(memory.data());
-    at->struct_size = size;
-  }
-};
 
 template <class Params>
 void expect_version_rules(Params (*make)(Calls&)) {
@@ -435,54 +419,6 @@ TEST(Version, OfHeaderLibraryAndBuild) {
   EXPECT_EQ(recoverssm_version(), text);  // the build's, from CMakeLists.txt
   EXPECT_EQ(recoverssm_version_number(), RECOVERSSM_VERSION_NUMBER);
 }
-
-// Every field of every C++ struct has its C counterpart: naming them here does not compile when one is added or removed, and the
-// names are those that src/c_api/fields.h pairs.
-struct Names {
-  std::set<std::string> all;
-  template <class C, class Cpp>
-  void field(const char* name, C&, Cpp&) {
-    all.insert(name);
-  }
-  template <class C, class Cpp>
-  void optional(const char* name, std::int32_t&, C&, std::optional<Cpp>&) {
-    all.insert(name);
-  }
-  template <class C, class Cpp>
-  void nested(const char* name, const C*&, Cpp&) {
-    all.insert(name);
-  }
-  template <class C, class Cpp>
-  void maybe(const char* name, const C*&, Cpp&) {
-    all.insert(name);
-  }
-  template <class C, class Cpp>
-  void list(const char* name, const C*&, std::size_t&, std::span<const Cpp>&) {
-    all.insert(name);
-  }
-  template <class C>
-  void reserved(C&) {}
-};
-
-template <class C, class Cpp>
-void expect_names(const char* list) {
-  Names names;
-  C c{};
-  Cpp cpp{};
-  c_api::fields(names, c, cpp);
-  std::set<std::string> expected;
-  std::istringstream words(list);
-  for (std::string word; std::getline(words >> std::ws, word, ',');) expected.insert(word);
-  EXPECT_EQ(names.all, expected);
-}
-
-#define EXPECT_FIELDS(C, Cpp, ...)                                                                  \
-  {                                                                                                 \
-    const auto bind = [](const Cpp& value) { [[maybe_unused]] const auto& [__VA_ARGS__] = value; }; \
-    (void)bind;                                                                                     \
-    SCOPED_TRACE(#Cpp);                                                                             \
-    expect_names<C, Cpp>(#__VA_ARGS__);                                                             \
-  }
 
 TEST(Fields, AreAllPaired) {
   EXPECT_FIELDS(recoverssm_rows, Rows, query_start_loc, state_indices, has_initial_state, num_accepted, token_index,

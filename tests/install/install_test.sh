@@ -47,6 +47,8 @@ works "C++, pkg-config: build" env "${export_path[@]}" sh -c 'c++ -std=c++20 "$1
 prints "C++, pkg-config: run" "$result" "$work/cpp_pkg_config"
 works "C, pkg-config: build" env "${export_path[@]}" make -C "$work/examples/c"
 prints "C, pkg-config: run" "$result" env "${export_path[@]}" "$work/examples/c/example"
+prints "C, pkg-config: run a session" '^a session of [0-9]+ bytes taken up after 12 tokens, now 16$' env "${export_path[@]}" \
+  "$work/examples/c/session"
 # Both APIs give the same figures.
 [[ $("$work/cpp/example") == "$(env "${export_path[@]}" "$work/examples/c/example")" ]] || fail "C and C++ print different figures"
 
