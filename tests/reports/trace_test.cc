@@ -36,7 +36,8 @@ struct Recording {
     std::vector<std::byte>& all = tensor.memory->all();
     // Whole elements around the view's first one.
     const auto shift = (static_cast<std::byte*>(tensor.view.data) - all.data()) % size;
-    recorder.add_buffer("b" + std::to_string(buffers++), tensor.dtype(), all.data() + shift,
+    std::string name = std::to_string(buffers++);
+    recorder.add_buffer(name, tensor.dtype(), all.data() + shift,
                         (static_cast<std::int64_t>(all.size()) - shift) / size);
   }
 };
