@@ -63,22 +63,27 @@ void drop_state(SessionState& state, RequestId id, Request& request, Phase phase
   request = {.phase = phase, .groups = std::move(groups)};
 }
 
+void prune(const SessionConfig& config, Columns& columns, std::vector<std::int32_t>& dropped) {
+  std::int64_t kept = 0;
+  // From the latest on.
+  for (auto at = columns.in_use.rbegin(); at != columns.in_use.rend(); ++at) {
+    if (at->column == columns.running) continue;
+    if (at->boundary && kept < config.kept_boundaries) {
+      ++kept;
+      continue;
+    }
+    dropped.push_back(at->block);
+    at->block = config.null_block_id;
+  }
+  std::erase_if(columns.in_use, [&](const Column& column) { return column.block == config.null_block_id; });
+}
+
 void prune(SessionState& state, Request& request) {
   if (request.records_wait) return;  // folding will need the columns its window spans
   for (std::size_t g = 0; g < request.groups.size(); ++g) {
-    Columns& columns = request.groups[g];
-    std::int64_t kept = 0;
-    // From the latest on.
-    for (auto at = columns.in_use.rbegin(); at != columns.in_use.rend(); ++at) {
-      if (at->column == columns.running) continue;
-      if (at->boundary && kept < state.config.kept_boundaries) {
-        ++kept;
-        continue;
-      }
-      state.blocks[g].drop(at->block);
-      at->block = state.config.null_block_id;
-    }
-    std::erase_if(columns.in_use, [&](const Column& column) { return column.block == state.config.null_block_id; });
+    std::vector<std::int32_t> dropped;
+    prune(state.config, request.groups[g], dropped);
+    for (const std::int32_t block : dropped) state.blocks[g].drop(block);
   }
 }
 

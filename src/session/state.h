@@ -138,7 +138,9 @@ Request& idle_request(SessionState& state, const char* call, RequestId id);
 void require_live(const char* call, RequestId id, const Request& request);
 // Gives back all blocks of a request, to an open step's list if it has a row there, and leaves it empty or dead.
 void drop_state(SessionState& state, RequestId id, Request& request, Phase phase);
-// Gives back the blocks a request no longer needs: all but the running one and the kept boundaries.
+// Takes out of a folded request's columns what it no longer needs: all but the running one and the kept boundaries.
+void prune(const SessionConfig& config, Columns& columns, std::vector<std::int32_t>& dropped);
+// The same in every group, and gives the blocks back.
 void prune(SessionState& state, Request& request);
 // Marks the running column as a boundary where it is one, and tags the running blocks.
 void state_is_real(SessionState& state, Request& request, StepId step);
