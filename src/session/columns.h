@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "contract/plan_rules.h"
+#include "recoverssm/session_config.hpp"
 
 namespace recoverssm {
 
@@ -35,6 +36,23 @@ struct Columns {
 // Column of the state after `tokens` tokens.
 inline std::int64_t column_after(const std::optional<std::int32_t>& block_size, std::int64_t tokens) {
   return block_size ? state_column(tokens, *block_size) : 0;
+}
+
+// Takes out of a folded request's columns what it no longer needs, all but the running one and the latest kept boundaries, and calls
+// drop(block) for each. Allocates nothing: it comes after what can't be undone.
+template <class Drop>
+void prune(const SessionConfig& config, Columns& columns, Drop drop) {
+  std::int64_t kept = 0;
+  for (auto at = columns.in_use.rbegin(); at != columns.in_use.rend(); ++at) {
+    if (at->column == columns.running) continue;
+    if (at->boundary && kept < config.kept_boundaries) {
+      ++kept;
+      continue;
+    }
+    drop(at->block);
+    at->block = config.null_block_id;
+  }
+  std::erase_if(columns.in_use, [&](const Column& column) { return column.block == config.null_block_id; });
 }
 
 }  // namespace recoverssm

@@ -62,12 +62,14 @@ RowColumns columns_of_row(const std::optional<std::int32_t>& B, const StepRow& r
   return {spans ? column_after(B, computed + 1) : source, source};
 }
 
+// Calls body(column) for the columns a row needs and `columns` lacks.
 template <class Body>
-void for_missing_columns(const SessionState& state, std::size_t g, const StepRow& row, const Request& request, Body body) {
-  const RowColumns columns = columns_of_row(state.block_size(g), row, request.tokens);
-  for (const std::int64_t column : {columns.first, columns.source}) {
-    if (request.groups[g].find(column) == nullptr) body(column);
-    if (columns.first == columns.source) return;
+void for_missing_columns(const std::optional<std::int32_t>& B, const Columns& columns, const StepRow& row, std::int64_t computed,
+                         Body body) {
+  const RowColumns needed = columns_of_row(B, row, computed);
+  for (const std::int64_t column : {needed.first, needed.source}) {
+    if (columns.find(column) == nullptr) body(column);
+    if (needed.first == needed.source) return;
   }
 }
 
@@ -87,12 +89,50 @@ bool must_fold_first(const SessionState& state, const StepRow& row, const Reques
   return false;
 }
 
-std::int64_t missing_blocks(const SessionState& state, std::size_t g, std::span<const StepRow> rows) {
-  std::int64_t missing = 0;
-  for (const StepRow& row : rows) {
-    if (has_tokens(row)) for_missing_columns(state, g, row, state.requests.at(row.request), [&](std::int64_t) { ++missing; });
+// A request's columns as they will be once its records are folded; the blocks it will give back are added to `dropped`.
+Columns folded_columns(const SessionState& state, const Request& request, std::size_t g, std::vector<std::int32_t>& dropped) {
+  Columns columns = request.groups[g];
+  const auto mark = [&](std::int64_t column) {
+    if (Column* const found = columns.find(column)) found->boundary = true;
+  };
+  if (const auto& B = state.block_size(g); B && request.waiting > 0) {
+    const AlignedPlan plan = aligned_plan(request.tokens - request.waiting, request.waiting, *B);
+    columns.running = plan.final_column;
+    mark(plan.boundary_column);
   }
-  return missing;
+  prune(state.config, columns, [&](std::int32_t block) { dropped.push_back(block); });
+  return columns;
+}
+
+// How many blocks are free once every holder in `dropped` has let go of its block.
+std::int64_t free_after(const BlockPool& blocks, std::vector<std::int32_t>& dropped) {
+  std::ranges::sort(dropped);
+  std::int64_t free = blocks.free_count();
+  for (auto at = dropped.begin(); at != dropped.end();) {
+    const auto next = std::upper_bound(at, dropped.end(), *at);
+    free += next - at == blocks.tag(*at).references ? 1 : 0;
+    at = next;
+  }
+  return free;
+}
+
+// Blocks of one group that a step will take, and those that will be free then: after what must be folded first.
+struct Room {
+  std::int64_t missing = 0, free = 0;
+};
+
+Room room_for(const SessionState& state, std::size_t g, std::span<const StepRow> rows) {
+  Room room;
+  std::vector<std::int32_t> dropped;
+  for (const StepRow& row : rows) {
+    if (!has_tokens(row)) continue;
+    const Request& request = state.requests.at(row.request);
+    const bool folds = must_fold_first(state, row, request);
+    const Columns columns = folds ? folded_columns(state, request, g, dropped) : request.groups[g];
+    for_missing_columns(state.block_size(g), columns, row, request.tokens, [&](std::int64_t) { ++room.missing; });
+  }
+  room.free = free_after(state.blocks[g], dropped);
+  return room;
 }
 
 // What a row gets in one group: the block it runs in and columns that are new to its request.
@@ -171,7 +211,7 @@ class Placement {
       if (has_tokens(row)) {
         place.added.reserve(2);
         columns.in_use.reserve(columns.in_use.size() + 2);
-        for_missing_columns(state_, g, row, request, [&](std::int64_t column) {
+        for_missing_columns(state_.block_size(g), columns, row, request.tokens, [&](std::int64_t column) {
           place.added.push_back({column, state_.blocks[g].take(row.request), false});
         });
         place.running = columns_of_row(state_.block_size(g), row, request.tokens).source;
@@ -236,7 +276,8 @@ bool Session::fits(std::span<const StepRow> rows) const {
   return counted(state.counters, [&] {
     check_rows(state, rows);
     for (std::size_t g = 0; g < state.groups(); ++g) {
-      if (missing_blocks(state, g, rows) > state.blocks[g].free_count()) return false;
+      const Room room = room_for(state, g, rows);
+      if (room.missing > room.free) return false;
     }
     return true;
   });
@@ -246,16 +287,16 @@ StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
     check_rows(state, rows);
+    for (std::size_t g = 0; g < state.groups(); ++g) {
+      const Room room = room_for(state, g, rows);
+      if (room.missing <= room.free) continue;
+      fail(ErrorKind::bad_state, kCall, text("groups[", g, "]"), text(room.free, " free blocks"), text("at least ", room.missing));
+    }
     std::vector<RequestId> folds;
     for (const StepRow& row : rows) {
       if (row.request != 0 && must_fold_first(state, row, state.requests.at(row.request))) folds.push_back(row.request);
     }
     fold(state, folds, context);
-    for (std::size_t g = 0; g < state.groups(); ++g) {
-      const std::int64_t missing = missing_blocks(state, g, rows), free = state.blocks[g].free_count();
-      if (missing > free)
-        fail(ErrorKind::bad_state, kCall, text("groups[", g, "]"), text(free, " free blocks"), text("at least ", missing));
-    }
     Placement placement(state, rows);
     placement.take();
     OpenStep step = make_step(state, rows, placement);

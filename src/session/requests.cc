@@ -66,19 +66,7 @@ void drop_state(SessionState& state, RequestId id, Request& request, Phase phase
 void prune(SessionState& state, Request& request) {
   if (request.records_wait) return;  // folding will need the columns its window spans
   for (std::size_t g = 0; g < request.groups.size(); ++g) {
-    Columns& columns = request.groups[g];
-    std::int64_t kept = 0;
-    // From the latest on.
-    for (auto at = columns.in_use.rbegin(); at != columns.in_use.rend(); ++at) {
-      if (at->column == columns.running) continue;
-      if (at->boundary && kept < state.config.kept_boundaries) {
-        ++kept;
-        continue;
-      }
-      state.blocks[g].drop(at->block);
-      at->block = state.config.null_block_id;
-    }
-    std::erase_if(columns.in_use, [&](const Column& column) { return column.block == state.config.null_block_id; });
+    prune(state.config, request.groups[g], [&](std::int32_t block) { state.blocks[g].drop(block); });
   }
 }
 

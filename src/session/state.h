@@ -132,7 +132,7 @@ Request& idle_request(SessionState& state, const char* call, RequestId id);
 void require_live(const char* call, RequestId id, const Request& request);
 // Gives back all blocks of a request, to an open step's list if it has a row there, and leaves it empty or dead.
 void drop_state(SessionState& state, RequestId id, Request& request, Phase phase);
-// Gives back the blocks a request no longer needs: all but the running one and the kept boundaries.
+// Gives back the blocks a request no longer needs, in every group.
 void prune(SessionState& state, Request& request);
 // Marks the running column as a boundary where it is one, and tags the running blocks.
 void state_is_real(SessionState& state, Request& request, StepId step);

@@ -88,8 +88,21 @@ std::vector<StepRow> Driver::step_rows(const std::vector<Row>& rows) const {
   return result;
 }
 
+std::vector<RequestId> Driver::requests() const {
+  std::vector<RequestId> requests;
+  for (const auto& [request, history] : histories_) requests.push_back(request);
+  return requests;
+}
+
 Step Driver::open(const std::vector<Row>& rows) {
-  Step step{.id = session.open_step(step_rows(rows), context), .rows = rows, .keys = {}, .start = {}, .io = {}};
+  return open_with(rows, [](auto&) {});
+}
+
+Step Driver::open_with(const std::vector<Row>& rows, const std::function<void(std::vector<StepRow>&)>& afterwards) {
+  std::vector<StepRow> given = step_rows(rows);
+  const StepId id = session.open_step(given, context);
+  afterwards(given);
+  Step step{.id = id, .rows = rows, .keys = {}, .start = {}, .io = {}};
   for (const Row& row : rows) {
     step.start.push_back(static_cast<std::int32_t>(step.keys.size()));
     const bool of_request = row.request != 0;
@@ -131,6 +144,10 @@ void Driver::commit(Step& step) { commit(step, counts(step)); }
 
 void Driver::commit(Step& step, std::span<const Accepted> accepted) {
   session.commit(step.id, accepted, context);
+  committed(step);
+}
+
+void Driver::committed(Step& step) {
   for (std::size_t i = 0; i < step.rows.size(); ++i) {
     const Row& row = step.rows[i];
     if (row.request == 0) {
@@ -218,7 +235,9 @@ Bytes Driver::memory(RequestId request) const {
 }
 
 void Driver::check_all() {
-  for (const auto& [request, history] : histories_) check(request);
+  for (const auto& [request, history] : histories_) {
+    if (history.open == 0) check(request);
+  }
 }
 
 Bytes Driver::check_export(RequestId request, std::int64_t tokens) {

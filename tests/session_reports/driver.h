@@ -60,19 +60,24 @@ class Driver {
 
   std::vector<recoverssm::StepRow> step_rows(const std::vector<Row>& rows) const;
   Step open(const std::vector<Row>& rows);
+  // The same; `afterwards` gets the array the call was given as soon as it returns.
+  Step open_with(const std::vector<Row>& rows, const std::function<void(std::vector<recoverssm::StepRow>&)>& afterwards);
   void forward(Step& step, std::int32_t layer);
   void forward(Step& step);                        // all layers
   std::vector<Accepted> counts(const Step& step);  // of its windows, as the rows say
   void commit(Step& step);
   void commit(Step& step, std::span<const Accepted> accepted);  // other counts of the same meaning
+  void committed(Step& step);                                   // after the test has called the session's commit itself
   void abandon(Step& step);
   void run(const std::vector<Row>& rows);  // open, forward, commit
 
   // ---- comparing; failures are gtest's ----
+  bool knows(RequestId request) const { return histories_.contains(request); }
+  std::vector<RequestId> requests() const;
   std::int64_t tokens(RequestId request) const { return histories_.at(request).tokens(); }
   // The count; the state and history in the blocks unless records wait there.
   void check(RequestId request);
-  void check_all();
+  void check_all();  // those without an open step
   // History and state of all layers in the request's running blocks.
   Bytes memory(RequestId request) const;
   // The same from an exported checkpoint, after `tokens` tokens (-1: the current count). Folds. Returns it.
