@@ -287,7 +287,7 @@ HWY_INLINE void Dots(const float* x, const float* y, const float* z, int stride,
     for (int j = 0; j < kRowGroup; ++j) {
       const float* xs = x + j * stride;
       const float* ys = y + j * stride;
-      const float* zs = z + j * stride;
+      const float* zs = z == nullptr ? nullptr : z + j * stride;
       Floats sum = Set(0.0F), square = Set(0.0F);
       for (int at = g * kLanes; at < K && j < n; at += 32) {
         const Floats on_y = FusedMulAdd(Load(xs + at), Load(ys + at), sum);
