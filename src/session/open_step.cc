@@ -223,8 +223,13 @@ void add_to_parts(const SessionState& state, OpenStep& step, const OpenRow& row,
 OpenStep make_step(const SessionState& state, std::span<const StepRow> rows) {
   OpenStep step;
   for (const StepRow& given : rows) {
-    const std::int64_t computed = given.request == 0 ? 0 : state.requests.at(given.request).tokens;
-    step.rows.push_back({.given = given, .start = step.tokens, .computed = computed});
+    OpenRow row{.given = given, .start = step.tokens};
+    if (given.request != 0) {
+      const Request& request = state.requests.at(given.request);
+      row.computed = request.tokens;
+      for (const Columns& columns : request.groups) row.running.push_back(columns.running);
+    }
+    step.rows.push_back(std::move(row));
     step.tokens += given.tokens;
   }
   step.ran.resize(state.layers.size());
