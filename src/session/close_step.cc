@@ -68,6 +68,11 @@ void count_row(SessionCounters& counters, const OpenRow& row, std::int32_t kept)
   }
 }
 
+// Nothing came of a row: the state is still where it was before the step, and the block it was moved to is given up by the next prune.
+void stay(const OpenRow& row, Request& request) {
+  for (std::size_t g = 0; g < request.groups.size(); ++g) request.groups[g].running = row.running[g];
+}
+
 // A live row with tokens, after its state was advanced (or, lazy, its count recorded).
 void close_row(SessionState& state, const OpenRow& row, std::int32_t kept, StepId step) {
   Request& request = state.requests.at(row.given.request);
@@ -84,6 +89,7 @@ void close_row(SessionState& state, const OpenRow& row, std::int32_t kept, StepI
     request.tokens += kept;
     request.records_wait = state.config.lazy;
     request.waiting = state.config.lazy ? kept : 0;
+    if (kept == 0 && !state.config.lazy) stay(row, request);
   }
   if (request.records_wait) {
     state_waits(state, request, row.computed, step);
@@ -131,6 +137,7 @@ void Session::abandon(StepId id) {
       request.open_step = 0;
       if (row.given.tokens == 0) continue;
       if (!step.touched || (!row.plain() && windows_survive)) {
+        stay(row, request);
         if (request.phase == Phase::empty) {
           drop_state(state, row.given.request, request, Phase::empty);
         } else if (request.records_wait) {

@@ -255,12 +255,15 @@ OpenStep make_step(const SessionState& state, std::span<const StepRow> rows, con
   std::vector<std::int32_t> blocks(state.groups());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Request* const request = rows[i].request == 0 ? nullptr : &state.requests.at(rows[i].request);
-    step.rows.push_back({.given = rows[i], .start = step.tokens, .computed = request == nullptr ? 0 : request->tokens});
+    OpenRow row{.given = rows[i], .start = step.tokens, .computed = request == nullptr ? 0 : request->tokens};
     for (std::size_t g = 0; g < state.groups(); ++g) {
       blocks[g] = placement.at(i, g).block;
-      if (request != nullptr) columns += request->groups[g].in_use.size() + placement.at(i, g).added.size();
+      if (request == nullptr) continue;
+      row.running.push_back(request->groups[g].running);
+      columns += request->groups[g].in_use.size() + placement.at(i, g).added.size();
     }
-    add_to_parts(state, step, step.rows.back(), blocks);
+    add_to_parts(state, step, row, blocks);
+    step.rows.push_back(std::move(row));
     step.tokens += rows[i].tokens;
   }
   step.ran.resize(state.layers.size());

@@ -79,7 +79,7 @@ void state_is_real(SessionState& state, Request& request, StepId step) {
     state.blocks[g].written(running->block, request.tokens, step);
     const auto& B = state.block_size(g);
     if (!B) continue;
-    // The block of a window that kept nothing, or was abandoned, may lie in the column after the state's own.
+    // Lazy: a window that kept nothing may have left the state in the column after its own.
     const bool in_its_column = columns.running == column_after(B, request.tokens);
     if ((request.tokens % *B == 0 && in_its_column) || fault(Fault::boundary_not_reached)) running->boundary = true;
   }

@@ -38,9 +38,10 @@ struct Prefix {
 // A row of an open step: the caller's, and what was true when the step was opened.
 struct OpenRow {
   StepRow given{};
-  std::int32_t start = 0;     // its first token in the step
-  std::int64_t computed = 0;  // committed tokens before it
-  bool freed = false;         // its request was finished or preempted since
+  std::int32_t start = 0;               // its first token in the step
+  std::int64_t computed = 0;            // committed tokens before it
+  bool freed = false;                   // its request was finished or preempted since
+  std::vector<std::int64_t> running{};  // per group: column of the state before it was moved for the row
   bool live() const { return given.request != 0 && !freed; }
   bool plain() const { return given.kind != RowKind::window; }
 };
