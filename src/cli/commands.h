@@ -21,5 +21,6 @@ std::function<int()> add_info(CLI::App& app);
 std::function<int()> add_bench(CLI::App& app);
 std::function<int()> add_check(CLI::App& app);
 std::function<int()> add_sizes(CLI::App& app);
+std::function<int()> add_simulate(CLI::App& app);
 
 }  // namespace recoverssm::cli

@@ -14,11 +14,9 @@ int main(int argc, char** argv) {
   app.footer("Example:\n  recoverssm replay traces/real/*.rst.safetensors --summary");
   app.set_version_flag("--version", fmt::format("recoverssm {}", version()), "Print the version and leave");
   app.require_subcommand(1);
-  const std::pair<const char*, std::function<int()>> commands[] = {{"replay", cli::add_replay(app)},
-                                                                   {"check", cli::add_check(app)},
-                                                                   {"sizes", cli::add_sizes(app)},
-                                                                   {"bench", cli::add_bench(app)},
-                                                                   {"info", cli::add_info(app)}};
+  const std::pair<const char*, std::function<int()>> commands[] = {
+      {"replay", cli::add_replay(app)}, {"check", cli::add_check(app)},       {"sizes", cli::add_sizes(app)},
+      {"bench", cli::add_bench(app)},   {"simulate", cli::add_simulate(app)}, {"info", cli::add_info(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
