@@ -1,6 +1,6 @@
 #include "session/tiny.h"
 
-#include <cstring>
+#include <numeric>
 
 namespace session_tests {
 
@@ -31,7 +31,8 @@ Tiny::Tiny(const TinyShape& shape) : tensors_(kLayers) {
   const auto parameter = [&](std::initializer_list<std::int64_t> sizes) {
     std::int64_t count = 1;
     for (const std::int64_t n : sizes) count *= n;
-    return view(parameters_.emplace_back(numbers(count, ++seed)), sizes);
+    add_numbers(parameters_.emplace_back(), count, ++seed);
+    return view(parameters_.back(), sizes);
   };
   for (LayerConfig& layer : config_.layers) {
     layer.activation = shape.activation;
@@ -46,35 +47,42 @@ Tiny::Tiny(const TinyShape& shape) : tensors_(kLayers) {
   }
 }
 
-Tiny::Bytes Tiny::numbers(std::int64_t count, std::uint32_t seed) const {
+void Tiny::add_numbers(Bytes& bytes, std::int64_t count, std::uint32_t seed) const {
   const auto size = static_cast<std::size_t>(size_of(config_.layers[0].activation));
-  Bytes bytes(static_cast<std::size_t>(count) * size);
   for (std::int64_t i = 0; i < count; ++i) {
     seed = seed * 1664525U + 1013904223U;
     const float value = static_cast<float>(static_cast<std::int32_t>(seed)) / 2147483648.0F;
-    const auto* const from = reinterpret_cast<const std::byte*>(&value);
-    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * size, from + sizeof value - size, size);  // bf16: the upper half
+    const auto* const end = reinterpret_cast<const std::byte*>(&value + 1);
+    bytes.insert(bytes.end(), end - size, end);  // bf16: the upper half
   }
-  return bytes;
 }
 
 TensorView Tiny::view(const Bytes& bytes, std::initializer_list<std::int64_t> shape) const {
   return {const_cast<std::byte*>(bytes.data()), config_.layers[0].activation, shape};
 }
 
-void Tiny::inputs(std::int32_t tokens, std::uint32_t seed) {
-  tokens_ = tokens;
-  seed *= 100;
+void Tiny::inputs(std::span<const std::uint32_t> seeds) {
+  tokens_ = static_cast<std::int32_t>(seeds.size());
   for (std::size_t l = 0; l < tensors_.size(); ++l) {
     const LayerConfig& layer = config_.layers[l];
-    LayerTensors& t = tensors_[l];
-    t.x = numbers(tokens * channels_of(layer), ++seed);
     const bool rule = layer.kind != LayerKind::short_conv;
-    t.a = rule ? numbers(tokens * layer.HV * (layer.kind == LayerKind::kda ? layer.K : 1), ++seed) : Bytes();
-    t.b = rule ? numbers(tokens * layer.HV, ++seed) : Bytes();
+    LayerTensors& t = tensors_[l] = {};
+    for (const std::uint32_t token : seeds) {
+      const auto seed = (token * 10 + static_cast<std::uint32_t>(l)) * 2654435761U;
+      add_numbers(t.x, channels_of(layer), seed);
+      if (!rule) continue;
+      add_numbers(t.a, layer.HV * (layer.kind == LayerKind::kda ? layer.K : 1), seed + 1);
+      add_numbers(t.b, layer.HV, seed + 2);
+    }
     const std::int64_t width = rule ? layer.HV * layer.V : layer.channels;
-    t.out.assign(static_cast<std::size_t>(tokens * width * size_of(layer.activation)), std::byte{0});
+    t.out.assign(static_cast<std::size_t>(tokens_ * width * size_of(layer.activation)), std::byte{0});
   }
+}
+
+void Tiny::inputs(std::int32_t tokens, std::uint32_t seed) {
+  std::vector<std::uint32_t> seeds(static_cast<std::size_t>(tokens));
+  std::iota(seeds.begin(), seeds.end(), seed);
+  inputs(seeds);
 }
 
 DeltaInputs Tiny::delta(std::int32_t index) const {

@@ -36,8 +36,9 @@ class Tiny {
   // Views of this model's parameters.
   const recoverssm::SessionConfig& config() const { return config_; }
 
-  // Room for so many tokens, outputs zeroed; inputs are the same for the same seed. Views of an earlier call are gone.
-  void inputs(std::int32_t tokens, std::uint32_t seed);
+  // Inputs of so many tokens, each made from its seed alone; outputs zeroed. Views of an earlier call are gone.
+  void inputs(std::span<const std::uint32_t> seeds);
+  void inputs(std::int32_t tokens, std::uint32_t seed);  // seeds: seed, seed + 1, ...
   recoverssm::DeltaInputs delta(std::int32_t layer) const;
   recoverssm::ShortConvInputs short_conv() const;
   // What the layer's forward wrote.
@@ -49,7 +50,7 @@ class Tiny {
 
  private:
   using Bytes = std::vector<std::byte>;
-  Bytes numbers(std::int64_t count, std::uint32_t seed) const;  // uniform in -1..1, in T
+  void add_numbers(Bytes& bytes, std::int64_t count, std::uint32_t seed) const;  // uniform in -1..1, in T
   recoverssm::TensorView view(const Bytes& bytes, std::initializer_list<std::int64_t> shape) const;
 
   recoverssm::SessionConfig config_;
