@@ -8,11 +8,7 @@ namespace recoverssm::simulate {
 
 namespace {
 
-std::string count_text(std::int64_t count) {
-  std::string digits = std::to_string(count);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
+std::string count_text(std::int64_t count) { return fmt::format("{}", fmt::group_digits(count)); }
 
 }  // namespace
 
