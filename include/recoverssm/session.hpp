@@ -9,7 +9,7 @@
 //   session.finish(r);
 //
 // Every function throws Error. Nothing has changed then, as far as any later result can tell: no block, count, step or byte of a
-// request's state (a refused open_step may have folded waiting records, which changes no result). One thread at a time.
+// request's state (a refused call may have folded waiting records, which changes no result). One thread at a time.
 #pragma once
 
 #include <array>

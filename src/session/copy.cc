@@ -102,9 +102,20 @@ Source source_of_copy(SessionState& state, const char* call, RequestId id, Reque
 
 namespace {
 
-PrefixId new_prefix(SessionState& state, RequestId owner, std::int64_t tokens, std::vector<std::int32_t> blocks) {
-  state.prefixes.emplace(++state.last_id, Prefix{owner, tokens, std::move(blocks)});
-  return state.last_id;
+// Lets go of a state's blocks if whoever was to hold them can't be entered.
+template <class Enter>
+void enter_or_drop(SessionState& state, const std::vector<std::int32_t>& blocks, Enter enter) {
+  try {
+    enter();
+  } catch (...) {
+    for (std::size_t g = 0; g < state.groups(); ++g) state.blocks[g].drop(blocks[g]);
+    throw;
+  }
+}
+
+PrefixId new_prefix(SessionState& state, RequestId owner, std::int64_t tokens, const std::vector<std::int32_t>& blocks) {
+  enter_or_drop(state, blocks, [&] { state.prefixes.emplace(state.last_id + 1, Prefix{owner, tokens, blocks}); });
+  return ++state.last_id;
 }
 
 Prefix& prefix_of(SessionState& state, const char* call, PrefixId id) {
@@ -114,13 +125,15 @@ Prefix& prefix_of(SessionState& state, const char* call, PrefixId id) {
 }
 
 RequestId new_request(SessionState& state, std::int64_t tokens, const std::vector<std::int32_t>& blocks, StepId step) {
-  Request request{.phase = Phase::live, .tokens = tokens, .written_by = step, .groups = {}};
-  for (std::size_t g = 0; g < state.groups(); ++g) {
-    const std::int64_t column = column_after(state.block_size(g), tokens);
-    request.groups.push_back({.in_use = {{column, blocks[g], may_be_shared(state, g, tokens)}}, .running = column});
-  }
-  state.requests.emplace(++state.last_id, std::move(request));
-  return state.last_id;
+  enter_or_drop(state, blocks, [&] {
+    Request request{.phase = Phase::live, .tokens = tokens, .written_by = step, .groups = {}};
+    for (std::size_t g = 0; g < state.groups(); ++g) {
+      const std::int64_t column = column_after(state.block_size(g), tokens);
+      request.groups.push_back({.in_use = {{column, blocks[g], may_be_shared(state, g, tokens)}}, .running = column});
+    }
+    state.requests.emplace(state.last_id + 1, std::move(request));
+  });
+  return ++state.last_id;
 }
 
 }  // namespace
@@ -146,9 +159,9 @@ RequestId Session::fork(RequestId id, Context& context) {
     Request& request = idle_request(state, "fork", id);
     require_live("fork", id, request);
     fold_one(state, id, context);
-    const RequestId copy = state.last_id + 1;
+    const Source source = source_of_copy(state, "fork", id, request, request.tokens, context);
     const std::vector<std::int32_t> blocks =
-        take_state(state, "fork", state_after(state, request, request.tokens), copy, request.tokens, request.written_by, context);
+        take_state(state, "fork", source, state.last_id + 1, request.tokens, request.written_by, context);
     return new_request(state, request.tokens, blocks, request.written_by);
   });
 }
@@ -170,11 +183,9 @@ PrefixId Session::finish_and_hold(RequestId id, Context& context) {
     require_live("finish_and_hold", id, request);
     fold_one(state, id, context);
     std::vector<std::int32_t> blocks;
-    for (std::size_t g = 0; g < state.groups(); ++g) {
-      blocks.push_back(request.groups[g].running_block(state.config.null_block_id));
-      state.blocks[g].share(blocks.back());
-    }
-    const PrefixId prefix = new_prefix(state, id, request.tokens, std::move(blocks));
+    for (const Columns& columns : request.groups) blocks.push_back(columns.running_block(state.config.null_block_id));
+    for (std::size_t g = 0; g < state.groups(); ++g) state.blocks[g].share(blocks[g]);
+    const PrefixId prefix = new_prefix(state, id, request.tokens, blocks);
     drop_state(state, id, request, Phase::empty);
     state.requests.erase(id);
     return prefix;

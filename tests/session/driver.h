@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "session_reports/model.h"
+#include "session/model.h"
 
 namespace session_tests {
 

@@ -1,4 +1,4 @@
-#include "session_reports/driver.h"
+#include "session/driver.h"
 
 #include <algorithm>
 #include <sstream>

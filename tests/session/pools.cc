@@ -1,4 +1,4 @@
-#include "session_reports/pools.h"
+#include "session/pools.h"
 
 #include <cstring>
 

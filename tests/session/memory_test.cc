@@ -1,8 +1,8 @@
 // What a session takes: sizes, pools of its own and of the caller, block tags, counters.
 #include <cstring>
 
-#include "session_reports/driver.h"
-#include "session_reports/pools.h"
+#include "session/driver.h"
+#include "session/pools.h"
 
 namespace session_tests {
 namespace {

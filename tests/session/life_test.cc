@@ -1,8 +1,8 @@
 // The life of requests, steps and prefixes, beyond what the reports ask.
 #include <algorithm>
 
-#include "session_reports/driver.h"
-#include "session_reports/pools.h"
+#include "session/driver.h"
+#include "session/pools.h"
 #include "support/property.h"
 
 namespace session_tests {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "session_reports/driver.h"
-#include "session_reports/pools.h"
+#include "session/driver.h"
+#include "session/pools.h"
 #include "support/property.h"
 
 namespace session_tests {

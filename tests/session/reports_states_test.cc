@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "session_reports/driver.h"
-#include "session_reports/pools.h"
+#include "session/driver.h"
+#include "session/pools.h"
 #include "support/property.h"
 
 namespace session_tests {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "session_reports/model.h"
+#include "session/model.h"
 
 namespace session_tests {
 

@@ -1,4 +1,4 @@
-#include "session_reports/model.h"
+#include "session/model.h"
 
 #include <cstring>
 #include <sstream>
