@@ -81,7 +81,7 @@ class Run {
         abandon(step);
       } else {
         forward_rest(step);
-        commit(step);
+        commit(step, true);
       }
       demand(!steps_.contains(step), "a step that can't be closed");
     }
@@ -391,13 +391,14 @@ class Run {
     }
   }
 
-  void commit(StepId id) {
+  void commit(StepId id, bool rightly = false) {
     const auto at = steps_.find(id);
     std::vector<Accepted> accepted;
     std::map<RequestId, std::int32_t> counts;
     bool is = at != steps_.end() && at->second.ran.size() == Tiny::kLayers;
     if (at != steps_.end()) {
-      const std::uint8_t how = input_.byte();  // one time in some, one of them is wrong
+      const std::uint8_t how =
+          static_cast<std::uint8_t>(input_.byte() % (rightly ? 64 : 256));  // the largest make one of them wrong
       for (const ModelRow& row : at->second.rows) {
         if (row.given.request == 0 || (row.given.kind != RowKind::window && how % 4 != 0)) continue;
         accepted.push_back({row.given.request, static_cast<std::int32_t>(input_.below(7)) - 1});
