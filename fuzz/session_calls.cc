@@ -4,6 +4,7 @@
 //   phases, counts and open steps are the model's; every block is free or held; no state has two owners; null blocks are nobody's
 // Exported states are compared with a plain run over the same text, to the bit. At the end everything is freed, and all blocks are free.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -23,17 +24,14 @@ using namespace fuzz_session;
 
 class Run {
  public:
-  explicit Run(Input& input)
-      : input_(input), shape_(shape_of(input)), model_(shape_), session_(config(input)), reference_(shape_.activation) {
+  explicit Run(Input& input) : input_(input), shape_(shape_of(input)), model_(shape_), session_(config(input)), reference_(shape_) {
     // New pools hold anything: NaN here, which no result may show.
-    for (std::int32_t layer = 0; layer < Tiny::kLayers; ++layer) {
-      for (const TensorView* view : tensors(layer)) std::memset(view->data, 0xFF, bytes_of(*view));
-    }
+    for (const TensorView* view : tensors(session_)) std::memset(view->data, 0xFF, bytes_of(*view));
     check();
   }
 
   void call() {
-    switch (input_.byte() % 20) {
+    switch (input_.byte() % 28) {
       case 0:
         return admit();
       case 1:
@@ -63,13 +61,19 @@ class Run {
       case 13:
         return forward_one();
       case 14:
-      case 15:
-        if (const StepId step = any_step(); steps_.contains(step)) forward_rest(step), commit(step);
-        return;
-      case 16:
         return commit(any_step());
-      default:
-        return open_step();
+      case 15:
+      case 16:
+      case 17:
+      case 18:
+        return finish_step(any_step());
+      case 19:
+      case 20:
+      case 21:
+        open_step();
+        return;
+      default:  // a step from end to end
+        return finish_step(open_step());
     }
   }
 
@@ -81,7 +85,7 @@ class Run {
         abandon(step);
       } else {
         forward_rest(step);
-        commit(step);
+        commit(step, true);
       }
       demand(!steps_.contains(step), "a step that can't be closed");
     }
@@ -111,60 +115,22 @@ class Run {
     return std::next(all.begin(), static_cast<std::ptrdiff_t>(n))->first;
   }
   RequestId any_request() { return any(requests_); }
+  // One that may have a row in a new step, or 0.
+  RequestId any_free_request(const std::set<RequestId>& taken) {
+    std::vector<RequestId> free;
+    for (const auto& [id, request] : requests_) {
+      if (request.open_step == 0 && request.phase != Phase::dead && !taken.contains(id)) free.push_back(id);
+    }
+    return free.empty() ? 0 : free[input_.below(free.size())];
+  }
   StepId any_step() { return any(steps_); }
 
   // ---- looking ----
+  std::int32_t layers() const { return static_cast<std::int32_t>(session_.config().layers.size()); }
   std::size_t groups() const { return session_.config().groups.size(); }
   std::int32_t free_blocks(std::size_t group) const { return session_.free_blocks(static_cast<std::int32_t>(group)); }
   std::int32_t usable(std::size_t group) const { return session_.config().groups[group].blocks - shape_.null_block_id - 1; }
-  std::vector<const TensorView*> tensors(std::int32_t layer) const {
-    const LayerPool& pool = session_.pool(layer);
-    std::vector<const TensorView*> all;
-    for (const TensorView* view :
-         {&pool.line, &pool.state, &pool.records.packed, &pool.records.corrections, &pool.records.key_gate}) {
-      if (view->present()) all.push_back(view);
-    }
-    return all;
-  }
-  static std::size_t bytes_of(const TensorView& view) { return static_cast<std::size_t>(view.elements() * size_of(view.dtype)); }
-
-  // What must not change in a refused call.
-  struct Seen {
-    std::vector<std::int64_t> numbers;
-    Bytes pools;
-    std::int64_t refused = 0;
-    bool operator==(const Seen&) const = default;
-  };
-  Seen see() const {
-    Seen seen;
-    const auto add = [&](auto... n) { (seen.numbers.push_back(static_cast<std::int64_t>(n)), ...); };
-    for (const auto& [id, request] : requests_) {
-      const RequestInfo info = session_.info(id);
-      add(info.phase, info.tokens, info.waiting, info.open_step);
-      for (const std::int32_t block : info.blocks) add(block);
-    }
-    for (const auto& [id, text] : prefixes_) add(session_.tokens(id));
-    for (std::size_t g = 0; g < groups(); ++g) {
-      add(free_blocks(g));
-      for (std::int32_t block = 0; block < session_.config().groups[g].blocks; ++block) {
-        const BlockTag tag = session_.block_tag(static_cast<std::int32_t>(g), block);
-        add(tag.owner, tag.tokens, tag.step, tag.references);
-      }
-    }
-    add(session_.requests(), session_.open_steps(), session_.prefixes());
-    const SessionCounters& c = session_.counters();
-    add(c.steps_opened, c.steps_committed, c.steps_abandoned, c.prefill_rows, c.window_rows, c.kept_tokens, c.dead_rows);
-    for (std::int32_t layer = 0; layer < Tiny::kLayers; ++layer) {
-      std::vector<const TensorView*> all = tensors(layer);
-      if (session_.pool(layer).pending.present()) all.push_back(&session_.pool(layer).pending);
-      for (const TensorView* view : all) {
-        const auto* const data = static_cast<const std::byte*>(view->data);
-        seen.pools.insert(seen.pools.end(), data, data + bytes_of(*view));
-      }
-    }
-    seen.refused = c.refused_calls;
-    return seen;
-  }
+  Seen see() const { return fuzz_session::see(session_, requests_, prefixes_); }
 
   enum class Expect : std::uint8_t { accepted, refused, either };
   // Makes a call; `folds`: it may fold before it is refused. Returns whether it was accepted.
@@ -319,7 +285,8 @@ class Run {
     return given.num_computed < 0 || given.num_computed == static_cast<std::int64_t>(request.text.size());
   }
 
-  void open_step() {
+  // Returns the step, or 0.
+  StepId open_step() {
     ModelStep step;
     std::vector<StepRow> rows;
     std::set<RequestId> before;
@@ -328,16 +295,17 @@ class Run {
     for (std::size_t n = 1 + input_.below(4); n > 0; --n) {
       ModelRow row;
       const std::uint8_t how = input_.byte();
-      row.given.request = how % 8 == 0 ? 0 : any_request();
+      const bool wrong = how >= 240;  // perhaps; all others are right
+      row.given.request = how % 8 == 0 ? 0 : wrong ? any_request() : any_free_request(before);
       const auto at = requests_.find(row.given.request);
       const bool first = at != requests_.end() && at->second.phase == Phase::empty;
-      row.given.kind = static_cast<RowKind>(first && how % 16 != 1 ? 0 : how / 16 % 4 == 3 ? 2 : how / 16 % 4);
-      if (how == 255) row.given.kind = static_cast<RowKind>(77);
-      const std::size_t most =
-          row.given.kind == RowKind::prefill ? 12 : static_cast<std::size_t>(shape_.S) + 1 + (how >= 240 ? 1 : 0);
-      row.given.tokens = row.given.kind == RowKind::decode && how < 240 ? 1 : static_cast<std::int32_t>(input_.below(most));
-      if (how == 254) row.given.tokens = -1;
+      row.given.kind = static_cast<RowKind>(first && !wrong ? 0 : std::array{0, 1, 2, 2}[how / 16 % 4]);
+      const std::size_t most = row.given.kind == RowKind::prefill ? 11 : static_cast<std::size_t>(shape_.S);
+      row.given.tokens = static_cast<std::int32_t>(input_.below(most + (wrong ? 2 : 1)));
+      if (row.given.kind == RowKind::decode && !wrong) row.given.tokens = 1;
       if (how / 64 == 1) row.given.num_computed = at == requests_.end() ? 1 : static_cast<std::int64_t>(at->second.text.size());
+      if (how == 255) row.given.kind = static_cast<RowKind>(77);
+      if (how == 254) row.given.tokens = -1;
       if (how == 253) ++row.given.num_computed;
       for (std::int32_t t = 0; t < row.given.tokens; ++t) row.tokens.push_back(input_.byte() % 16U);
       all_right = all_right && right_row(row, before);
@@ -359,12 +327,14 @@ class Run {
       steps_[id] = std::move(step);
     }
     check();
+    return id;
   }
 
   void forward(StepId id, std::int32_t layer, bool as_short_conv) {
     const auto step = steps_.find(id);
     model_.inputs(step == steps_.end() ? Text(3) : step->second.tokens);
-    const bool is = step != steps_.end() && layer >= 0 && layer < Tiny::kLayers && !step->second.ran.contains(layer) &&
+    as_short_conv = as_short_conv && layers() > Tiny::kShortConv;
+    const bool is = step != steps_.end() && layer >= 0 && layer < layers() && !step->second.ran.contains(layer) &&
                     (layer == Tiny::kShortConv) == as_short_conv;
     const std::string text = "forward " + std::to_string(id) + ", layer " + std::to_string(layer);
     if (made(text, right(is), false, [&] {
@@ -386,18 +356,25 @@ class Run {
     check();
   }
   void forward_rest(StepId id) {
-    for (std::int32_t layer = 0; layer < Tiny::kLayers; ++layer) {
+    for (std::int32_t layer = 0; layer < layers(); ++layer) {
       if (!steps_.at(id).ran.contains(layer)) forward(id, layer, layer == Tiny::kShortConv);
     }
   }
 
-  void commit(StepId id) {
+  void finish_step(StepId id) {
+    if (!steps_.contains(id)) return;
+    forward_rest(id);
+    commit(id);
+  }
+
+  void commit(StepId id, bool rightly = false) {
     const auto at = steps_.find(id);
     std::vector<Accepted> accepted;
     std::map<RequestId, std::int32_t> counts;
-    bool is = at != steps_.end() && at->second.ran.size() == Tiny::kLayers;
+    bool is = at != steps_.end() && static_cast<std::int32_t>(at->second.ran.size()) == layers();
     if (at != steps_.end()) {
-      const std::uint8_t how = input_.byte();  // one time in some, one of them is wrong
+      const std::uint8_t how =
+          static_cast<std::uint8_t>(input_.byte() % (rightly ? 64 : 256));  // the largest make one of them wrong
       for (const ModelRow& row : at->second.rows) {
         if (row.given.request == 0 || (row.given.kind != RowKind::window && how % 4 != 0)) continue;
         accepted.push_back({row.given.request, static_cast<std::int32_t>(input_.below(7)) - 1});
@@ -557,7 +534,7 @@ class Run {
     const bool block = index >= 0 && index < session_.config().groups[0].blocks;
     made("block_tag", right(block), false, [&] { (void)session_.block_tag(0, index); });
     made("block_tag of a group", right(group), false, [&] { (void)session_.block_tag(index, 0); });
-    made("pool", right(index >= 0 && index < Tiny::kLayers), false, [&] { (void)session_.pool(index); });
+    made("pool", right(index >= 0 && index < layers()), false, [&] { (void)session_.pool(index); });
     const SessionCounters& c = session_.counters();
     demand(c.steps_opened == c.steps_committed + c.steps_abandoned + static_cast<std::int64_t>(steps_.size()), "steps are counted");
     demand(c.kept_tokens <= c.verified_tokens, "kept tokens are counted");

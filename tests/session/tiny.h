@@ -13,6 +13,7 @@ namespace session_tests {
 
 struct TinyShape {
   bool two_groups = false;  // gdn in group 0, kda and short_conv in group 1
+  bool short_conv = true;   // false: the first two layers alone
   bool lazy = false;
   recoverssm::LineKind line_kind = recoverssm::LineKind::anchored;
   std::optional<std::int32_t> block_size{};
@@ -30,7 +31,7 @@ class Tiny {
   Tiny(const Tiny&) = delete;
   Tiny& operator=(const Tiny&) = delete;
 
-  static constexpr std::int32_t kLayers = 3;
+  static constexpr std::int32_t kLayers = 3;     // with short_conv
   static constexpr std::int32_t kShortConv = 2;  // the layer; the others take DeltaInputs
 
   // Views of this model's parameters.
