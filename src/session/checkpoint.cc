@@ -49,7 +49,7 @@ std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tok
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "export_checkpoint", id);
     require_live("export_checkpoint", id, request);
-    const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, context);
+    const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, Use::read, context);
     const auto& layers = state.config.layers;
     std::vector<std::byte> bytes(static_cast<std::size_t>(session_sizes(state.config).checkpoint));
     CheckpointHeader header{.magic = {},
