@@ -85,8 +85,8 @@ void Session::restore(RequestId id, std::span<const std::byte> checkpoint, std::
     }
     const CheckpointInfo info = inspect_checkpoint(checkpoint);
     check_layers(state, checkpoint, info);
-    if (info.tokens != tokens || tokens < 1) {
-      fail(ErrorKind::invalid_argument, kCall, "checkpoint.tokens", text(info.tokens), text(tokens, " (and at least 1)"));
+    if (info.tokens != tokens || tokens < 1 || tokens > kMostTokens) {
+      fail(ErrorKind::invalid_argument, kCall, "checkpoint.tokens", text(info.tokens), text(tokens, " (and 1..2^62)"));
     }
     if (info.tag != tag) fail(ErrorKind::invalid_argument, kCall, "checkpoint.tag", text(info.tag), text(tag));
     for (std::size_t g = 0; g < state.groups(); ++g) {

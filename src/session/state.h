@@ -19,6 +19,9 @@
 
 namespace recoverssm {
 
+// A restored request has no more. Nobody decodes as many, so that sums with the tokens of a step or a block stay within 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
+
 struct Request {
   Phase phase = Phase::empty;
   std::int64_t tokens = 0;

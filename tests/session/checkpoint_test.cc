@@ -166,12 +166,38 @@ TEST(Checkpoint, OfAnotherCountOrTag) {
   }
   EXPECT_TRUE(says(target.restore(bytes, kTokens, kTag + 1), "invalid_argument session.restore: checkpoint.tag: "));
   // A count that is none, although both agree on it.
-  for (const std::int64_t tokens : {std::int64_t{0}, std::int64_t{-5}, INT64_MIN}) {
+  for (const std::int64_t tokens : {std::int64_t{0}, std::int64_t{-5}, INT64_MIN, INT64_MAX, (std::int64_t{1} << 62) + 1}) {
     write_at(std::span(bytes), offsetof(CheckpointHeader, tokens), tokens);
     seal(bytes);
     EXPECT_TRUE(says(target.restore(bytes, tokens), "invalid_argument session.restore: checkpoint.tokens: ")) << tokens;
   }
   target.expect_untouched();
+}
+
+// The largest count there may be: a step and its boundaries still fit.
+TEST(Checkpoint, OfTheLargestCount) {
+  for (const std::optional<std::int32_t> block_size : {std::optional<std::int32_t>{}, {4}, {INT32_MAX}}) {
+    for (const bool lazy : {false, true}) {
+      constexpr std::int64_t kMost = std::int64_t{1} << 62;
+      const TinyShape shape{.lazy = lazy, .block_size = block_size};
+      Bytes bytes = make_checkpoint(shape);
+      write_at(std::span(bytes), offsetof(CheckpointHeader, tokens), kMost);
+      seal(bytes);
+      Target target(shape);
+      EXPECT_EQ(target.restore(bytes, kMost), "accepted");
+      EXPECT_EQ(target.session().exportable(target.request()), std::vector<std::int64_t>{kMost});
+      Tiny model(shape);
+      Context context;
+      const StepRow row{target.request(), RowKind::window, shape.S, kMost};
+      const StepId step = target.session().open_step({&row, 1}, context);
+      model.forward(target.session(), step, shape.S, 1, context);
+      const Accepted kept{target.request(), 2};
+      target.session().commit(step, {&kept, 1}, context);
+      EXPECT_EQ(target.session().info(target.request()).tokens, kMost + 2);
+      const Bytes again = target.session().export_checkpoint(target.request(), kMost + 2, kTag, context);
+      EXPECT_EQ(inspect_checkpoint(again).tokens, kMost + 2);
+    }
+  }
 }
 
 // Every byte of the layer table means something: with a right checksum it's the geometry that is refused.
