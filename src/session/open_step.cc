@@ -25,6 +25,9 @@ void check_row(SessionState& state, std::size_t index, const StepRow& row) {
     fail(ErrorKind::out_of_range, kCall, row_field(index, "tokens"), text(row.tokens),
          text("at most window_capacity = ", config.window_capacity));
   }
+  if (row.num_computed < -1) {
+    fail(ErrorKind::out_of_range, kCall, row_field(index, "num_computed"), text(row.num_computed), "at least 0, or -1");
+  }
   if (row.request == 0) return;
   const Request& request = idle_request(state, kCall, row.request);
   if (row.kind != RowKind::prefill || request.phase == Phase::dead) require_live(kCall, row.request, request);
