@@ -209,7 +209,7 @@ RequestId Session::admit(PrefixId id, Context& context) {
     require_room(state, "admit", source, dropped);
     const StepId step = state.blocks[0].tag(prefix.blocks[0]).step;
     const std::vector<std::int32_t> blocks = take_state(state, source, state.last_id + 1, prefix.tokens, step, context);
-    return new_request(state, prefix.tokens, blocks, 0);
+    return new_request(state, prefix.tokens, blocks, step);
   });
 }
 
