@@ -26,7 +26,7 @@ CheckpointLayer checkpoint_layer(const LayerConfig& layer) {
   return entry;
 }
 
-// FNV-1a over 64-bit words, the last one filled up with zeros. Against damage, not against forgery.
+// FNV-1a over 64-bit words, then one of the bytes left over (0 to 7), filled up with zeros. Against damage, not against forgery.
 std::uint64_t checkpoint_checksum(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   const auto mix = [&](std::uint64_t word) {

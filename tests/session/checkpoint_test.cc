@@ -1,6 +1,8 @@
 // Checkpoints that must be refused: cut, damaged, of other layers, of another count, tag, layout or version. And one that fits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -172,6 +174,30 @@ TEST(Checkpoint, OfAnotherCountOrTag) {
     EXPECT_TRUE(says(target.restore(bytes, tokens), "invalid_argument session.restore: checkpoint.tokens: ")) << tokens;
   }
   target.expect_untouched();
+}
+
+// The checksum as docs/sessions.md tells it, for payloads of whole and of broken words.
+TEST(Checkpoint, TheChecksumIsTheDocumentedOne) {
+  std::array<int, 8> lengths{};
+  for (const DType state : {DType::f32, DType::bf16}) {
+    for (const DType activation : {DType::f32, DType::bf16}) {
+      for (const bool short_conv : {false, true}) {
+        const Bytes bytes = make_checkpoint({.short_conv = short_conv, .activation = activation, .state = state});
+        const std::size_t length = bytes.size() - 8;
+        ++lengths[length % 8];
+        std::uint64_t h = 0xcbf29ce484222325ULL;
+        for (std::size_t at = 0; at <= length; at += 8) {
+          std::uint64_t word = 0;
+          for (std::size_t i = 0; i < 8 && at + i < length; ++i) word |= std::to_integer<std::uint64_t>(bytes[at + i]) << 8 * i;
+          h = (h ^ word) * 0x100000001b3ULL;
+          h ^= h >> 32U;
+        }
+        EXPECT_EQ(h, read_at<std::uint64_t>(bytes, length)) << length << " bytes";
+      }
+    }
+  }
+  EXPECT_GT(lengths[0], 0);
+  EXPECT_GT(std::ranges::count_if(lengths, [](int n) { return n > 0; }), 1);
 }
 
 // The largest count there may be: a step and its boundaries still fit.
