@@ -8,8 +8,8 @@
 //   session.commit(step, accepted, context);                    // kept tokens per request
 //   session.finish(r);
 //
-// Every function throws Error. Nothing has changed then, as far as any later result can tell: no block, count, step or byte of a
-// request's state (a refused call may have folded waiting records, which changes no result). One thread at a time.
+// Every function throws Error, and std::bad_alloc where memory runs out. After an Error nothing has changed: no block, count, step or
+// byte of a request's state, and what waited still waits. One thread at a time.
 #pragma once
 
 #include <array>

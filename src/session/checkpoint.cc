@@ -49,7 +49,7 @@ std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tok
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "export_checkpoint", id);
     require_live("export_checkpoint", id, request);
-    const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, context);
+    const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, Use::read, context);
     const auto& layers = state.config.layers;
     std::vector<std::byte> bytes(static_cast<std::size_t>(session_sizes(state.config).checkpoint));
     CheckpointHeader header{.magic = {},
@@ -85,8 +85,8 @@ void Session::restore(RequestId id, std::span<const std::byte> checkpoint, std::
     }
     const CheckpointInfo info = inspect_checkpoint(checkpoint);
     check_layers(state, checkpoint, info);
-    if (info.tokens != tokens || tokens < 1) {
-      fail(ErrorKind::invalid_argument, kCall, "checkpoint.tokens", text(info.tokens), text(tokens, " (and at least 1)"));
+    if (info.tokens != tokens || tokens < 1 || tokens > kMostTokens) {
+      fail(ErrorKind::invalid_argument, kCall, "checkpoint.tokens", text(info.tokens), text(tokens, " (and 1..2^62)"));
     }
     if (info.tag != tag) fail(ErrorKind::invalid_argument, kCall, "checkpoint.tag", text(info.tag), text(tag));
     for (std::size_t g = 0; g < state.groups(); ++g) {

@@ -26,7 +26,7 @@ CheckpointLayer checkpoint_layer(const LayerConfig& layer) {
   return entry;
 }
 
-// FNV-1a over 64-bit words, the last one filled up with zeros. Against damage, not against forgery.
+// FNV-1a over 64-bit words, then one of the bytes left over (0 to 7), filled up with zeros. Against damage, not against forgery.
 std::uint64_t checkpoint_checksum(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   const auto mix = [&](std::uint64_t word) {
@@ -49,19 +49,26 @@ namespace {
 
 }  // namespace
 
-CheckpointInfo inspect_checkpoint(std::span<const std::byte> bytes) {
-  const auto size = static_cast<std::int64_t>(bytes.size());
+CheckpointHeader checkpoint_header(std::span<const std::byte> begin, std::int64_t size) {
   if (size < checkpoint_overhead(0)) {
     refuse(ErrorKind::invalid_argument, "bytes", text(size, " bytes"), text("at least ", checkpoint_overhead(0)));
   }
-  const auto header = read_at<CheckpointHeader>(bytes, 0);
+  const auto header = read_at<CheckpointHeader>(begin, 0);
   if (std::memcmp(header.magic, kCheckpointMagic, sizeof kCheckpointMagic) != 0) {
     refuse(ErrorKind::invalid_argument, "magic", "other bytes", "\"RSSMCKPT\"");
   }
   if (header.version != kCheckpointVersion) {
     refuse(ErrorKind::unsupported, "version", text(header.version), text(kCheckpointVersion));
   }
-  if (header.bytes != bytes.size()) refuse(ErrorKind::invalid_argument, "bytes", text(size, " bytes"), text(header.bytes));
+  if (header.bytes != static_cast<std::uint64_t>(size)) {
+    refuse(ErrorKind::invalid_argument, "bytes", text(size, " bytes"), text(header.bytes));
+  }
+  return header;
+}
+
+CheckpointInfo inspect_checkpoint(std::span<const std::byte> bytes) {
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  const CheckpointHeader header = checkpoint_header(bytes, size);
   const std::size_t end = bytes.size() - sizeof(std::uint64_t);
   if (read_at<std::uint64_t>(bytes, end) != checkpoint_checksum(bytes.first(end))) {
     refuse(ErrorKind::invalid_argument, "checksum", "that of other bytes", "the checksum of these");

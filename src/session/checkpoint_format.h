@@ -44,6 +44,10 @@ CheckpointLayer checkpoint_layer(const LayerConfig& layer);
 
 std::uint64_t checkpoint_checksum(std::span<const std::byte> bytes);
 
+// The header of a checkpoint of `size` bytes, given at least so many of its first ones as a header has, or all. Refuses what the header
+// alone tells is none.
+CheckpointHeader checkpoint_header(std::span<const std::byte> begin, std::int64_t size);
+
 // Of bytes that inspect_checkpoint accepts.
 template <class T>
 T read_at(std::span<const std::byte> bytes, std::size_t at) {

@@ -26,13 +26,18 @@ bool may_be_shared(const SessionState& state, std::size_t group, std::int64_t to
   return B && tokens % *B == 0;
 }
 
-// New references to a state: shared blocks get one more holder, others are copied into blocks of their own. Nothing changes if it throws.
-std::vector<std::int32_t> take_state(SessionState& state, const char* call, const Source& source, RequestId owner,
-                                     std::int64_t tokens, StepId step, Context& context) {
+// A free block in every group whose state must be copied, once the blocks in dropped[group] are given back.
+void require_room(const SessionState& state, const char* call, const Source& source,
+                  std::vector<std::vector<std::int32_t>>& dropped) {
   for (std::size_t g = 0; g < state.groups(); ++g) {
-    if (source.shared[g] || state.blocks[g].free_count() > 0) continue;
+    if (source.shared[g] || free_after(state.blocks[g], dropped[g]) > 0) continue;
     fail(ErrorKind::bad_state, call, text("groups[", g, "]"), "no free block", "one to copy the state to");
   }
+}
+
+// New references to a state: shared blocks get one more holder, others are copied into blocks of their own, for which there is room.
+std::vector<std::int32_t> take_state(SessionState& state, const Source& source, RequestId owner, std::int64_t tokens, StepId step,
+                                     Context& context) {
   std::vector<std::int32_t> taken(state.groups()), from(state.groups()), to(state.groups());
   for (std::size_t g = 0; g < state.groups(); ++g) {
     if (source.shared[g]) {
@@ -54,12 +59,12 @@ std::vector<std::int32_t> take_state(SessionState& state, const char* call, cons
   return taken;
 }
 
-// Where a folded request's state after `tokens` tokens lies. Empty blocks: nowhere.
-Source state_after(const SessionState& state, const Request& request, std::int64_t tokens) {
+// Where a folded request's state after `tokens` tokens lies, in these columns. Empty blocks: nowhere.
+Source state_after(const SessionState& state, const Request& request, std::span<const Columns> groups, std::int64_t tokens) {
   Source source;
   if (tokens < 1) return source;
-  for (std::size_t g = 0; g < state.groups(); ++g) {
-    const Columns& columns = request.groups[g];
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const Columns& columns = groups[g];
     const bool shared = may_be_shared(state, g, tokens);
     const Column* column = shared ? columns.find(column_after(state.block_size(g), tokens)) : nullptr;
     if (shared && (column == nullptr || !column->boundary)) column = nullptr;
@@ -74,7 +79,7 @@ Source state_after(const SessionState& state, const Request& request, std::int64
 
 // The same where nothing needs folding: folding could give up a boundary for a later one.
 Source folded_state_after(const SessionState& state, const Request& request, std::int64_t tokens) {
-  Source source = state_after(state, request, tokens);
+  Source source = state_after(state, request, request.groups, tokens);
   const bool boundaries = std::ranges::find(source.shared, false) == source.shared.end();
   return request.records_wait && !boundaries ? Source() : source;
 }
@@ -85,18 +90,21 @@ void fold_one(SessionState& state, RequestId id, Context& context) {
 
 }  // namespace
 
-Source source_of_copy(SessionState& state, const char* call, RequestId id, Request& request, std::int64_t tokens,
+Source source_of_copy(SessionState& state, const char* call, RequestId id, const Request& request, std::int64_t tokens, Use use,
                       Context& context) {
+  std::vector<std::vector<std::int32_t>> dropped(state.groups());
   Source source = folded_state_after(state, request, tokens);
-  if (!source.blocks.empty()) return source;
-  const bool waits = request.records_wait && (tokens == request.tokens || tokens > request.tokens - request.waiting);
-  if (waits) {
-    fold_one(state, id, context);
-    source = state_after(state, request, tokens);
+  const bool folds = source.blocks.empty() && request.records_wait;
+  if (folds) {
+    std::vector<Columns> groups;
+    for (std::size_t g = 0; g < state.groups(); ++g) groups.push_back(folded_columns(state, request, g, dropped[g]));
+    source = state_after(state, request, groups, tokens);
   }
   if (source.blocks.empty()) {
     fail(ErrorKind::bad_state, call, "tokens", text(tokens, ", after which request ", id, " has no state"), "one of exportable()");
   }
+  if (use == Use::copy) require_room(state, call, source, dropped);
+  if (folds) fold_one(state, id, context);
   return source;
 }
 
@@ -158,10 +166,9 @@ RequestId Session::fork(RequestId id, Context& context) {
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "fork", id);
     require_live("fork", id, request);
-    fold_one(state, id, context);
-    const Source source = source_of_copy(state, "fork", id, request, request.tokens, context);
+    const Source source = source_of_copy(state, "fork", id, request, request.tokens, Use::copy, context);
     const std::vector<std::int32_t> blocks =
-        take_state(state, "fork", source, state.last_id + 1, request.tokens, request.written_by, context);
+        take_state(state, source, state.last_id + 1, request.tokens, request.written_by, context);
     return new_request(state, request.tokens, blocks, request.written_by);
   });
 }
@@ -171,8 +178,8 @@ PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
   return counted(state.counters, [&] {
     Request& request = idle_request(state, "hold", id);
     require_live("hold", id, request);
-    const Source source = source_of_copy(state, "hold", id, request, tokens, context);
-    return new_prefix(state, id, tokens, take_state(state, "hold", source, id, tokens, request.written_by, context));
+    const Source source = source_of_copy(state, "hold", id, request, tokens, Use::copy, context);
+    return new_prefix(state, id, tokens, take_state(state, source, id, tokens, request.written_by, context));
   });
 }
 
@@ -198,9 +205,11 @@ RequestId Session::admit(PrefixId id, Context& context) {
     const Prefix& prefix = prefix_of(state, "admit", id);
     Source source{prefix.blocks, {}};
     for (std::size_t g = 0; g < state.groups(); ++g) source.shared.push_back(may_be_shared(state, g, prefix.tokens));
-    const std::vector<std::int32_t> blocks =
-        take_state(state, "admit", source, state.last_id + 1, prefix.tokens, state.blocks[0].tag(prefix.blocks[0]).step, context);
-    return new_request(state, prefix.tokens, blocks, 0);
+    std::vector<std::vector<std::int32_t>> dropped(state.groups());
+    require_room(state, "admit", source, dropped);
+    const StepId step = state.blocks[0].tag(prefix.blocks[0]).step;
+    const std::vector<std::int32_t> blocks = take_state(state, source, state.last_id + 1, prefix.tokens, step, context);
+    return new_request(state, prefix.tokens, blocks, step);
   });
 }
 

@@ -11,7 +11,12 @@ struct Source {
   std::vector<bool> shared;
 };
 
-// Where a request's state after `tokens` tokens lies, folded first if it is among what waits. Refused, with nothing folded, if nowhere.
-Source source_of_copy(SessionState& state, const char* call, RequestId id, Request& request, std::int64_t tokens, Context& context);
+// What the caller will do with a state. To copy it takes a free block in every group where it is not shared.
+enum class Use : std::uint8_t { read, copy };
+
+// Where a request's state after `tokens` tokens lies, folded first if it is among what waits. Refused, with nothing folded, if it is
+// nowhere or there is no room: folding gives up boundaries, so a refusal after it would be seen.
+Source source_of_copy(SessionState& state, const char* call, RequestId id, const Request& request, std::int64_t tokens, Use use,
+                      Context& context);
 
 }  // namespace recoverssm

@@ -1,7 +1,35 @@
 // Folding waiting records outside a forward: before states are moved, copied or looked at.
+#include <algorithm>
+
 #include "session/plan.h"
 
 namespace recoverssm {
+
+Columns folded_columns(const SessionState& state, const Request& request, std::size_t g, std::vector<std::int32_t>& dropped) {
+  Columns columns = request.groups[g];
+  const auto mark = [&](std::int64_t column) {
+    if (Column* const found = columns.find(column)) found->boundary = true;
+  };
+  if (const auto& B = state.block_size(g); B && request.waiting > 0) {
+    const AlignedPlan plan = aligned_plan(request.tokens - request.waiting, request.waiting, *B);
+    columns.running = plan.final_column;
+    mark(plan.boundary_column);
+  }
+  prune(state.config, columns, [&](std::int32_t block) { dropped.push_back(block); });
+  return columns;
+}
+
+std::int64_t free_after(const BlockPool& blocks, std::vector<std::int32_t>& dropped) {
+  std::ranges::sort(dropped);
+  std::int64_t free = blocks.free_count();
+  for (auto at = dropped.begin(); at != dropped.end();) {
+    const auto next = std::upper_bound(at, dropped.end(), *at);
+    free += next - at == blocks.tag(*at).references ? 1 : 0;
+    at = next;
+  }
+  return free;
+}
+
 namespace {
 
 // Windows of which nothing is kept: their records are dropped. commit leaves such a row alone.

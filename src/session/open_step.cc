@@ -25,6 +25,9 @@ void check_row(SessionState& state, std::size_t index, const StepRow& row) {
     fail(ErrorKind::out_of_range, kCall, row_field(index, "tokens"), text(row.tokens),
          text("at most window_capacity = ", config.window_capacity));
   }
+  if (row.num_computed < -1) {
+    fail(ErrorKind::out_of_range, kCall, row_field(index, "num_computed"), text(row.num_computed), "at least 0, or -1");
+  }
   if (row.request == 0) return;
   const Request& request = idle_request(state, kCall, row.request);
   if (row.kind != RowKind::prefill || request.phase == Phase::dead) require_live(kCall, row.request, request);
@@ -87,33 +90,6 @@ bool must_fold_first(const SessionState& state, const StepRow& row, const Reques
     if (crossed || moves) return true;
   }
   return false;
-}
-
-// A request's columns as they will be once its records are folded; the blocks it will give back are added to `dropped`.
-Columns folded_columns(const SessionState& state, const Request& request, std::size_t g, std::vector<std::int32_t>& dropped) {
-  Columns columns = request.groups[g];
-  const auto mark = [&](std::int64_t column) {
-    if (Column* const found = columns.find(column)) found->boundary = true;
-  };
-  if (const auto& B = state.block_size(g); B && request.waiting > 0) {
-    const AlignedPlan plan = aligned_plan(request.tokens - request.waiting, request.waiting, *B);
-    columns.running = plan.final_column;
-    mark(plan.boundary_column);
-  }
-  prune(state.config, columns, [&](std::int32_t block) { dropped.push_back(block); });
-  return columns;
-}
-
-// How many blocks are free once every holder in `dropped` has let go of its block.
-std::int64_t free_after(const BlockPool& blocks, std::vector<std::int32_t>& dropped) {
-  std::ranges::sort(dropped);
-  std::int64_t free = blocks.free_count();
-  for (auto at = dropped.begin(); at != dropped.end();) {
-    const auto next = std::upper_bound(at, dropped.end(), *at);
-    free += next - at == blocks.tag(*at).references ? 1 : 0;
-    at = next;
-  }
-  return free;
 }
 
 // Blocks of one group that a step will take, and those that will be free then: after what must be folded first.

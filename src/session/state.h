@@ -19,6 +19,9 @@
 
 namespace recoverssm {
 
+// A restored request has no more. Nobody decodes as many, so that sums with the tokens of a step or a block stay within 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
+
 struct Request {
   Phase phase = Phase::empty;
   std::int64_t tokens = 0;
@@ -142,6 +145,10 @@ void state_waits(SessionState& state, Request& request, std::int64_t folded, Ste
 
 // ---- fold.cc ----
 void fold(SessionState& state, std::span<const RequestId> requests, Context& context);
+// A request's columns as they will be once its records are folded; the blocks it will give back are added to `dropped`.
+Columns folded_columns(const SessionState& state, const Request& request, std::size_t g, std::vector<std::int32_t>& dropped);
+// How many blocks are free once every holder in `dropped` has let go of its block.
+std::int64_t free_after(const BlockPool& blocks, std::vector<std::int32_t>& dropped);
 
 // ---- copy.cc ----
 // Copies states and line histories in every group from block to block: from[g], to[g], null ids where nothing is copied.

@@ -2,6 +2,7 @@
 // is one of the checkpoints, whole.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,6 +257,49 @@ TEST(CheckpointFile, ThatIsNoneIsNotRead) {
   std::ofstream(folder.file())
       << "RSSMCKPT and a text of some length that is no checkpoint, but long enough to hold a header of one";
   EXPECT_NE(kind(folder.file()), ErrorKind::ok);
+}
+
+// A pipe nobody writes to, and a file larger than memory: refused, at once.
+TEST(CheckpointFile, ThatCannotBeReadWholeIsRefusedAtOnce) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo(folder.file().c_str(), 0600), 0);
+  const pid_t child = in_child([&] {
+    try {
+      (void)read_checkpoint(folder.file());
+    } catch (const Error& error) {
+      _exit(error.kind() == ErrorKind::device_error ? 7 : 1);
+    }
+  });
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  fs::remove(folder.file());
+  Checkpoints checkpoints(1, 1);
+  write_checkpoint(folder.file(), checkpoints.all[0]);
+  for (const std::uintmax_t size : {std::uintmax_t{1} << 40U, std::uintmax_t{checkpoints.all[0].size() + 1}}) {
+    fs::resize_file(folder.file(), size);  // the rest is a hole, it takes no room
+    try {
+      (void)read_checkpoint(folder.file());
+      ADD_FAILURE() << size;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_argument) << error.what();
+    }
+  }
+}
+
+// Files of another writer with this process's id (another container on the same disk) are not written into.
+TEST(CheckpointFile, LeavesForeignPartialFilesAlone) {
+  Checkpoints checkpoints(1, 1);
+  const Folder folder;
+  const auto partial = [&](int number) {
+    return folder.file() + "." + std::to_string(getpid()) + "." + std::to_string(number) + ".partial";
+  };
+  constexpr int kFiles = 2000;  // more than this process has written so far
+  for (int number = 1; number <= kFiles; ++number) std::ofstream(partial(number)) << "theirs";
+  write_checkpoint(folder.file(), checkpoints.all[0]);
+  EXPECT_EQ(checkpoints.which(read_checkpoint(folder.file())), 0);
+  EXPECT_EQ(folder.others().size(), std::size_t{kFiles});
+  for (int number = 1; number <= kFiles; ++number) EXPECT_EQ(fs::file_size(partial(number)), 6U) << number;
 }
 
 // Two threads that save to one path, a third that reads it.

@@ -1,6 +1,8 @@
 // Checkpoints that must be refused: cut, damaged, of other layers, of another count, tag, layout or version. And one that fits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -166,12 +168,62 @@ TEST(Checkpoint, OfAnotherCountOrTag) {
   }
   EXPECT_TRUE(says(target.restore(bytes, kTokens, kTag + 1), "invalid_argument session.restore: checkpoint.tag: "));
   // A count that is none, although both agree on it.
-  for (const std::int64_t tokens : {std::int64_t{0}, std::int64_t{-5}, INT64_MIN}) {
+  for (const std::int64_t tokens : {std::int64_t{0}, std::int64_t{-5}, INT64_MIN, INT64_MAX, (std::int64_t{1} << 62) + 1}) {
     write_at(std::span(bytes), offsetof(CheckpointHeader, tokens), tokens);
     seal(bytes);
     EXPECT_TRUE(says(target.restore(bytes, tokens), "invalid_argument session.restore: checkpoint.tokens: ")) << tokens;
   }
   target.expect_untouched();
+}
+
+// The checksum as docs/sessions.md tells it, for payloads of whole and of broken words.
+TEST(Checkpoint, TheChecksumIsTheDocumentedOne) {
+  std::array<int, 8> lengths{};
+  for (const DType state : {DType::f32, DType::bf16}) {
+    for (const DType activation : {DType::f32, DType::bf16}) {
+      for (const bool short_conv : {false, true}) {
+        const Bytes bytes = make_checkpoint({.short_conv = short_conv, .activation = activation, .state = state});
+        const std::size_t length = bytes.size() - 8;
+        ++lengths[length % 8];
+        std::uint64_t h = 0xcbf29ce484222325ULL;
+        for (std::size_t at = 0; at <= length; at += 8) {
+          std::uint64_t word = 0;
+          for (std::size_t i = 0; i < 8 && at + i < length; ++i) word |= std::to_integer<std::uint64_t>(bytes[at + i]) << 8 * i;
+          h = (h ^ word) * 0x100000001b3ULL;
+          h ^= h >> 32U;
+        }
+        EXPECT_EQ(h, read_at<std::uint64_t>(bytes, length)) << length << " bytes";
+      }
+    }
+  }
+  EXPECT_GT(lengths[0], 0);
+  EXPECT_GT(std::ranges::count_if(lengths, [](int n) { return n > 0; }), 1);
+}
+
+// The largest count there may be: a step and its boundaries still fit.
+TEST(Checkpoint, OfTheLargestCount) {
+  for (const std::optional<std::int32_t> block_size : {std::optional<std::int32_t>{}, {4}, {INT32_MAX}}) {
+    for (const bool lazy : {false, true}) {
+      constexpr std::int64_t kMost = std::int64_t{1} << 62;
+      const TinyShape shape{.lazy = lazy, .block_size = block_size};
+      Bytes bytes = make_checkpoint(shape);
+      write_at(std::span(bytes), offsetof(CheckpointHeader, tokens), kMost);
+      seal(bytes);
+      Target target(shape);
+      EXPECT_EQ(target.restore(bytes, kMost), "accepted");
+      EXPECT_EQ(target.session().exportable(target.request()), std::vector<std::int64_t>{kMost});
+      Tiny model(shape);
+      Context context;
+      const StepRow row{target.request(), RowKind::window, shape.S, kMost};
+      const StepId step = target.session().open_step({&row, 1}, context);
+      model.forward(target.session(), step, shape.S, 1, context);
+      const Accepted kept{target.request(), 2};
+      target.session().commit(step, {&kept, 1}, context);
+      EXPECT_EQ(target.session().info(target.request()).tokens, kMost + 2);
+      const Bytes again = target.session().export_checkpoint(target.request(), kMost + 2, kTag, context);
+      EXPECT_EQ(inspect_checkpoint(again).tokens, kMost + 2);
+    }
+  }
 }
 
 // Every byte of the layer table means something: with a right checksum it's the geometry that is refused.

@@ -347,6 +347,39 @@ TEST(Session, KeptBoundaries) {
   }
 }
 
+// Groups of unequal block sizes have the multiples of all of them in common; the smaller size needs as many kept boundaries as fit
+// between two of those (docs/sessions.md#prefixes-and-boundaries).
+TEST(Session, KeptBoundariesOfUnequalGroups) {
+  struct Sizes {
+    std::int32_t first, second, common;
+  };
+  for (const Sizes& sizes : {Sizes{4, 8, 8}, {8, 4, 8}, {4, 6, 12}, {12, 4, 12}, {4, 4, 4}}) {
+    for (const bool lazy : {false, true}) {
+      const std::int32_t enough = sizes.common / std::min(sizes.first, sizes.second);
+      for (std::int32_t kept = enough - 1; kept <= enough; ++kept) {
+        Driver d({.lazy = lazy, .block_sizes = {sizes.first, sizes.second}, .kept_boundaries = kept});
+        const RequestId r = d.admit(1);
+        bool always = true;
+        for (std::int64_t tokens = 0; tokens < 40;) {
+          const Row row = tokens % 3 == 0 ? prefill(r, 1) : window(r, 4, tokens % 5 == 0 ? 1 : 2);
+          d.run({row});
+          tokens += row.kept;
+          d.check_export(r);
+          const std::int64_t common = (tokens - 1) / sizes.common * sizes.common;
+          if (common == 0) continue;
+          const Counts listed = d.session.exportable(r);
+          if (std::ranges::find(listed, common) == listed.end()) {
+            always = false;
+          } else {
+            d.check_export(r, common);
+          }
+        }
+        EXPECT_EQ(always, kept == enough) << sizes.first << ' ' << sizes.second << " kept " << kept << (lazy ? " lazy" : " eager");
+      }
+    }
+  }
+}
+
 // Nothing kept of a window: what could be exported can be still, and the block it was moved to is free again.
 TEST(Session, AWindowThatKeptNothingCostsNoBoundary) {
   for (const Shape& shape : all_shapes(4)) {

@@ -263,6 +263,30 @@ TEST(Session, BlockTags) {
   });
 }
 
+// Whoever shares a boundary and then undoes a window leaves its tag alone.
+TEST(Session, TagsOfSharedBlocksStay) {
+  for (Shape shape : all_shapes(4)) {
+    if (!shape.align() || shape.rolled()) continue;
+    SCOPED_TRACE(shape.text());
+    Driver d(shape);
+    const RequestId r = started(d, 1, 8);
+    const auto tag = [&, block = d.session.info(r).blocks[0]] { return d.session.block_tag(0, block); };
+    const StepId writer = tag().step;
+    EXPECT_NE(writer, 0U);
+    const PrefixId held = d.hold(r, 8);
+    const RequestId copy = d.admit(1, held), again = d.admit(1, held);
+    d.run({window(copy, 3, 0)});
+    d.session.materialize(std::array{copy}, d.context);
+    Step step = d.open({window(again, 2, 1)});
+    d.abandon(step);
+    EXPECT_EQ(tag().step, writer);
+    EXPECT_EQ(tag().owner, r);
+    EXPECT_EQ(tag().tokens, 8);
+    EXPECT_EQ(tag().references, 4);
+    EXPECT_EQ(recoverssm::inspect_checkpoint(d.session.export_checkpoint(copy, 8, 0, d.context)).step, writer);
+  }
+}
+
 // ---- counters --------------------------------------------------------------------------------------------------------------------
 
 TEST(Session, CountersAddUp) {

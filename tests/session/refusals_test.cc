@@ -149,6 +149,10 @@ TEST(Session, RefusesRows) {
       refuse_row({r, RowKind::decode, 1, computed}, ErrorKind::bad_state, "rows[1].num_computed: " + std::to_string(computed),
                  {"5, the tokens of request " + std::to_string(r)});
     }
+    for (const std::int64_t computed : {std::int64_t{-2}, std::int64_t{-1000}, INT64_MIN}) {
+      refuse_row({s.live, RowKind::decode, 1, computed}, ErrorKind::out_of_range,
+                 "rows[1].num_computed: " + std::to_string(computed), {"at least 0, or -1"});
+    }
     refuse_row({s.empty, RowKind::prefill, 1, 3}, ErrorKind::bad_state, "rows[1].num_computed: 3", {"0, the tokens of request"});
     for (const RowKind kind : {RowKind::prefill, RowKind::decode, RowKind::window}) {
       for (const RequestId id : {s.finished, s.none}) {
