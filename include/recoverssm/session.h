@@ -13,7 +13,8 @@
  * The rules of recoverssm.h hold: status ints and recoverssm_last_error, struct_size, reserved fields 0, no exception leaves. Beyond them:
  *
  * Errors. After a refused call nothing has changed: no block, count, step or byte of a request's state, and what waited still waits.
- * What a function would have written to is left alone, but for handles and sizes, which are 0 then. A null argument is refused, where the comment does not say that it may be null.
+ * What a function would have written to is left alone, but for handles and sizes, which are 0 then. A null argument is refused, where
+ * the comment does not say that it may be null.
  * RECOVERSSM_OUT_OF_MEMORY: the session's own books could not grow; finish and destroy are still good.
  *
  * Arrays. Rows, accepted counts and layer sizes come in bulk: they are plain structs without struct_size, which grow into reserved (0).
