@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -13,8 +14,10 @@ namespace recoverssm::torch_ops {
 
 namespace {
 
-// PyTorch splits a range into one part a thread. The range here is that of the workers, and each worker takes tasks until none is left:
-// a slow thread then holds nobody up.
+// Waking PyTorch's threads costs some microseconds, and milliseconds where other programs keep the cores busy: a call shorter than this
+// never asks for them. Pieces are small (16 a worker), so a long call loses little by starting alone.
+constexpr std::chrono::microseconds kAlone{20};
+
 struct Round {
   std::int64_t tasks;
   ParallelFor::Body body;
@@ -26,15 +29,18 @@ struct Round {
   }
 };
 
-// `self` holds the number of workers that the scratch memory was made for.
+// `self` holds the number of workers that the scratch memory was made for. PyTorch splits a range into one part a thread; the range here
+// is that of the workers, and each takes tasks until none is left, so that a slow thread holds nobody up.
 void run_on_torch_threads(void* self, std::int64_t tasks, ParallelFor::Body body, void* context) {
   Round round{tasks, body, context};
-  const std::int64_t workers = std::min(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(self)), tasks);
-  const auto part = [](std::int64_t begin, std::int64_t end, void* given) {
-    for (std::int64_t worker = begin; worker < end; ++worker) static_cast<Round*>(given)->work(static_cast<int>(worker));
+  const auto end = std::chrono::steady_clock::now() + kAlone;
+  while (round.next < tasks && std::chrono::steady_clock::now() < end) body(context, round.next++, 0);
+  const std::int64_t workers = std::min(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(self)), tasks - round.next);
+  const auto part = [](std::int64_t begin, std::int64_t last, void* given) {
+    for (std::int64_t worker = begin; worker < last; ++worker) static_cast<Round*>(given)->work(static_cast<int>(worker));
   };
   // Should PyTorch refuse, the calling thread does what is left.
-  if (torch_parallel_for(0, workers, 1, part, &round) != TORCH_SUCCESS) round.work(0);
+  if (workers > 0 && torch_parallel_for(0, workers, 1, part, &round) != TORCH_SUCCESS) round.work(0);
 }
 
 struct AlignedDelete {
