@@ -1,5 +1,6 @@
 // The arguments of gdn_attention (see forward.h). Its two parts are flattened: what belongs to the plain rows starts with plain_, what
-// belongs to the windows with window_. A part is there if any of its arguments is.
+// belongs to the windows with window_. A part is there if any of its arguments is. Where the plain rows name the windows' own records or
+// pending, a flag says so: a compiled graph may hand over copies of what it sees written, and one tensor named twice would become two.
 #pragma once
 
 #include "api/words.h"
@@ -21,7 +22,6 @@ inline constexpr AttentionWrites kAttentionWrites[] = {
     {"gdn_attention.lazy", true, true},
     {"gdn_attention.plain_lazy", false, false, true},
     {"gdn_attention.plain_lazy_verify", true, false, true},
-    {"gdn_attention.both_lazy", true, true, true},
 };
 
 template <int overload>
@@ -36,6 +36,7 @@ struct GdnAttention {
     AttentionPlainPart plain;
     AttentionWindowPart windows;
     std::optional<std::int32_t> capacity;
+    bool takes_records = false, takes_pending = false;
     windows.mode = kNoMode;
     a.read("qkvz", p.qkvz);
     a.read("ba", p.ba);
@@ -66,6 +67,8 @@ struct GdnAttention {
     a.maybe("plain_has_initial_state", plain.rows.has_initial_state);
     a.maybe("plain_num_accepted", plain.rows.num_accepted);
     a.maybe("plain_records", plain.records.packed);
+    a.flag("plain_takes_records", takes_records, false);
+    a.flag("plain_takes_pending", takes_pending, false);
     a.maybe("plain_token_index", plain.rows.token_index);
     a.optional_word("window_mode", kModes, windows.mode);
     a.maybe("window_query_start_loc", windows.rows.query_start_loc);
@@ -75,6 +78,8 @@ struct GdnAttention {
     a.maybe("window_token_index", windows.rows.token_index);
     a.integer("null_block_id", p.null_block_id, 0);
 
+    if (takes_records) plain.records = windows.records;
+    if (takes_pending) plain.pending = windows.pending;
     windows.rows.window_capacity = capacity.value_or(0);
     if (any(plain.rows) || plain.pending.present() || plain.records.present()) p.plain = plain;
     if (any(windows.rows) || windows.pending.present() || windows.records.present() || windows.mode != kNoMode || capacity) {
@@ -83,7 +88,7 @@ struct GdnAttention {
   }
 
  private:
-  static constexpr auto kNoMode = static_cast<WindowMode>(254);  // refused by the operation if there are windows
+  static constexpr auto kNoMode = static_cast<WindowMode>(255);  // refused by the operation if there are windows
 
   static bool any(const Rows& rows) {
     return rows.query_start_loc.present() || rows.state_indices.present() || rows.has_initial_state.present() ||

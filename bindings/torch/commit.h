@@ -59,8 +59,8 @@ struct LayerColumns {
   template <class A>
   std::vector<Layer> layers(A& a) const {
     const std::size_t count = parts.size();
-    for (const std::size_t size : {group.size(), line_kind.size(), conv_taps.size(), gate.size(), l2norm.size(), softplus_beta.size(),
-                                   softplus_threshold.size()}) {
+    for (const std::size_t size : {group.size(), line_kind.size(), conv_taps.size(), gate.size(), l2norm.size(),
+                                   softplus_beta.size(), softplus_threshold.size()}) {
       if (size != count) {
         a.refuse("layer_parts", std::to_string(count) + " layers", "as many as in the other columns, " + std::to_string(size));
         return {};
@@ -111,9 +111,9 @@ struct LayerColumns {
       }
     }
     bool finished() const {
-      const std::size_t sizes[] = {columns.line.size(),     columns.state.size(), columns.pending.size(),
-                                   columns.records.size(),  columns.corrections.size(), columns.key_gate.size(),
-                                   columns.A_log.size(),    columns.dt_bias.size(), columns.lower_bound.size()};
+      const std::size_t sizes[] = {columns.line.size(),    columns.state.size(),       columns.pending.size(),
+                                   columns.records.size(), columns.corrections.size(), columns.key_gate.size(),
+                                   columns.A_log.size(),   columns.dt_bias.size(),     columns.lower_bound.size()};
       for (int list = 0; list < 9; ++list) {
         if (next[list] != sizes[list]) return false;
       }
@@ -191,13 +191,15 @@ struct CommitPlanGroups {
     }
     std::size_t tables = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      PlanGroup group{.state_indices = state_indices[i], .out = {commit_len[i], final_indices[i], boundary_indices[i], boundary_len[i]}};
+      PlanGroup group{.state_indices = state_indices[i],
+                      .out = {commit_len[i], final_indices[i], boundary_indices[i], boundary_len[i]}};
       if (has_block_table[i] && tables < block_table.size()) group.block_table = block_table[tables];
       tables += has_block_table[i] ? 1 : 0;
       groups.push_back(group);
     }
     if (tables != block_table.size()) {
-      a.refuse("has_block_table", std::to_string(tables) + " true", "one for each of " + std::to_string(block_table.size()) + " tables");
+      a.refuse("has_block_table", std::to_string(tables) + " true",
+               "one for each of " + std::to_string(block_table.size()) + " tables");
     }
     params.groups = groups;
   }

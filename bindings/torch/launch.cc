@@ -52,7 +52,8 @@ struct AlignedDelete {
 ParallelFor torch_threads() {
   std::uint32_t threads = 1;
   if (torch_get_num_threads(&threads) != TORCH_SUCCESS || threads <= 1) return {};
-  return {.run = run_on_torch_threads, .self = reinterpret_cast<void*>(std::intptr_t{threads}), .workers = static_cast<int>(threads)};
+  return {
+      .run = run_on_torch_threads, .self = reinterpret_cast<void*>(std::intptr_t{threads}), .workers = static_cast<int>(threads)};
 }
 
 Workspace thread_workspace(std::size_t bytes) {

@@ -55,8 +55,8 @@ using Operations =
     Table<SplitProjections, CausalConv1d<false>, CausalConv1d<true>, CausalConv1dWindow<false>, CausalConv1dWindow<true>,
           GatedDeltaRule<false>, GatedDeltaRule<true>, GatedDeltaRuleSnapshots, GatedDeltaRuleVerify<false, false>,
           GatedDeltaRuleVerify<false, true>, GatedDeltaRuleVerify<true, false>, GatedDeltaRuleVerify<true, true>, CommitPlan,
-          CommitPlanGroups, Commit, Materialize, AlignMove, AlignAdvance, ShortConv, GdnAttention<0>, GdnAttention<1>, GdnAttention<2>,
-          GdnAttention<3>, GdnAttention<4>, GdnAttention<5>>;
+          CommitPlanGroups, Commit, Materialize, AlignMove, AlignAdvance, ShortConv, GdnAttention<0>, GdnAttention<1>,
+          GdnAttention<2>, GdnAttention<3>, GdnAttention<4>>;
 
 }  // namespace
 }  // namespace recoverssm::torch_ops

@@ -17,9 +17,10 @@ struct KnownDtype {
 
 std::optional<DType> dtype_of(std::int32_t torch_dtype) {
   static const KnownDtype known[] = {
-      {aoti_torch_dtype_float32(), DType::f32}, {aoti_torch_dtype_bfloat16(), DType::bf16}, {aoti_torch_dtype_float16(), DType::f16},
-      {aoti_torch_dtype_int32(), DType::i32},   {aoti_torch_dtype_bool(), DType::boolean},  {aoti_torch_dtype_float64(), DType::f64},
-      {aoti_torch_dtype_int64(), DType::i64},   {aoti_torch_dtype_uint8(), DType::u8},
+      {aoti_torch_dtype_float32(), DType::f32},  {aoti_torch_dtype_bfloat16(), DType::bf16},
+      {aoti_torch_dtype_float16(), DType::f16},  {aoti_torch_dtype_int32(), DType::i32},
+      {aoti_torch_dtype_bool(), DType::boolean}, {aoti_torch_dtype_float64(), DType::f64},
+      {aoti_torch_dtype_int64(), DType::i64},    {aoti_torch_dtype_uint8(), DType::u8},
   };
   for (const KnownDtype& dtype : known) {
     if (dtype.torch == torch_dtype) return dtype.ours;

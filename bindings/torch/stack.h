@@ -14,8 +14,8 @@
 namespace recoverssm::torch_ops {
 
 // Each function takes the next value and owns it until the reader's end: the values of a stack belong to the kernel. A value that no
-// Params can hold (a fifth dimension, an integer beyond 32 bits) is refused with invalid_argument, and reading goes on, so that nothing
-// leaks; the first refusal is kept. A word of no list becomes an enumerator that every operation refuses.
+// Params can hold (a fifth dimension, an integer beyond 32 bits, an unknown word) is refused with invalid_argument, and reading goes on, so
+// that nothing leaks; the first refusal is kept.
 class StackReader {
  public:
   StackReader(const char* op, const StableIValue* stack) : op_(op), next_(stack) { owned_.reserve(64); }
@@ -39,24 +39,24 @@ class StackReader {
   void optional_real(const char* name, std::optional<float>& value);
   void flag(const char*, bool& value, bool) { value = take<bool>(); }
   template <class Words, class Enum>
-  void word(const char*, const Words& words, Enum& value) {
-    value = find(words, text(take<StringHandle>()));
+  void word(const char* name, const Words& words, Enum& value) {
+    value = find(name, words, text(take<StringHandle>()));
   }
   template <class Words, class Enum>
   void word(const char* name, const Words& words, Enum& value, const char*) {
     word(name, words, value);
   }
   template <class Words, class Enum>
-  void optional_word(const char*, const Words& words, Enum& value) {
-    if (const auto handle = take<std::optional<StringHandle>>()) value = find(words, text(*handle));
+  void optional_word(const char* name, const Words& words, Enum& value) {
+    if (const auto handle = take<std::optional<StringHandle>>()) value = find(name, words, text(*handle));
   }
 
   void integers(const char* name, std::vector<std::int32_t>& values);
   void reals(const char* name, std::vector<float>& values);
   void flags(const char* name, std::vector<bool>& values);
   template <class Words, class Enum>
-  void words(const char*, const Words& words, std::vector<Enum>& values) {
-    for (StringHandle handle : take<std::vector<StringHandle>>()) values.push_back(find(words, text(handle)));
+  void words(const char* name, const Words& words, std::vector<Enum>& values) {
+    for (StringHandle handle : take<std::vector<StringHandle>>()) values.push_back(find(name, words, text(handle)));
   }
 
  private:
@@ -65,11 +65,14 @@ class StackReader {
     return torch::stable::detail::to<T>(*next_++);
   }
   template <class Enum, std::size_t N>
-  static Enum find(const std::pair<const char*, Enum> (&words)[N], const std::string& text) {
+  Enum find(const char* name, const std::pair<const char*, Enum> (&words)[N], const std::string& text) {
+    std::string expected;
     for (const auto& [word, value] : words) {
       if (text == word) return value;
+      expected += expected.empty() ? word : std::string(" or ") + word;
     }
-    return static_cast<Enum>(255);
+    refuse(name, '"' + text + '"', expected);
+    return {};
   }
   static std::string text(StringHandle handle);  // and deletes it
   TensorView tensor(const char* name, AtenTensorHandle handle, bool written);

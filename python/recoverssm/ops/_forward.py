@@ -104,7 +104,7 @@ def _same_view(x: Tensor, out: Tensor) -> bool:
     if out is x:
         return True
     if torch.compiler.is_compiling() or not isinstance(x, Tensor) or not isinstance(out, Tensor):
-        return False  # a traced tensor has no address; the operation itself accepts both
+        return False  # a traced tensor has no address: there, one tensor is one object
     same = x.device == out.device and x.dtype == out.dtype and x.shape == out.shape and x.stride() == out.stride()
     return same and x.device.type == "cpu" and x.data_ptr() == out.data_ptr()
 
@@ -287,47 +287,55 @@ def gdn_attention(
     """
     arguments = locals()
     del arguments["plain"], arguments["windows"]
+    arguments.update(plain_takes_records=False, plain_takes_pending=False)
     op = "gdn_attention"
-    plain_pending = window_records = window_pending = None
-    if plain is not None:
-        _parts_required(op, "plain", plain, ("query_start_loc", "state_indices"))
-        plain_pending = plain.pending
-        arguments.update(
-            plain_query_start_loc=plain.query_start_loc,
-            plain_state_indices=plain.state_indices,
-            plain_has_initial_state=plain.has_initial_state,
-            plain_num_accepted=plain.num_accepted,
-            plain_pending=plain_pending,
-            plain_records=gdn_records(op, "plain.records", plain.records),
-            plain_token_index=plain.token_index,
-        )
+    records = pending = None
     if windows is not None:
         _parts_required(op, "windows", windows, ("mode", "query_start_loc", "window_capacity"))
-        window_records = gdn_records(op, "windows.records", windows.records)
-        window_pending = windows.pending
+        records, pending = gdn_records(op, "windows.records", windows.records), windows.pending
+        if pending is not None and records is None:
+            raise InvalidArgument(f"{op}: windows.pending: given, expected none without windows.records")
         arguments.update(
             window_mode=windows.mode,
             window_query_start_loc=windows.query_start_loc,
             window_state_indices=windows.state_indices,
             window_num_accepted=windows.num_accepted,
             window_capacity=windows.window_capacity,
-            window_records=window_records,
-            window_pending=window_pending,
+            window_records=records,
+            window_pending=pending,
             window_token_index=windows.token_index,
         )
-        if window_pending is not None and window_records is None:
-            raise InvalidArgument(f"{op}: windows.pending: given, expected none without windows.records")
-    call(op, _ATTENTION_OVERLOADS[window_records is not None, window_pending is not None, plain_pending is not None], arguments)
+    plain_pending = None
+    if plain is not None:
+        _parts_required(op, "plain", plain, ("query_start_loc", "state_indices"))
+        plain_pending, plain_records = plain.pending, gdn_records(op, "plain.records", plain.records)
+        # One tensor that both parts name is passed once.
+        takes_records = plain_records is not None and records is not None and _same_view(records, plain_records)
+        takes_pending = plain_pending is not None and pending is not None
+        if takes_pending and not _same_view(pending, plain_pending):
+            raise InvalidArgument(f"{op}: plain.pending: another tensor than windows.pending, expected the same one, or none")
+        plain_pending = None if takes_pending else plain_pending
+        arguments.update(
+            plain_query_start_loc=plain.query_start_loc,
+            plain_state_indices=plain.state_indices,
+            plain_has_initial_state=plain.has_initial_state,
+            plain_num_accepted=plain.num_accepted,
+            plain_pending=plain_pending,
+            plain_records=None if takes_records else plain_records,
+            plain_takes_records=takes_records,
+            plain_takes_pending=takes_pending,
+            plain_token_index=plain.token_index,
+        )
+    call(op, _ATTENTION_OVERLOADS[records is not None, pending is not None, plain_pending is not None], arguments)
 
 
-# By what a call writes beside line, state, out and z: the windows' records, their pending, the plain rows' pending.
+# By what a call writes beside line, state, out and z: the windows' records, their pending, the plain rows' own pending.
 _ATTENTION_OVERLOADS = {
     (False, False, False): "default",
     (True, False, False): "verify",
     (True, True, False): "lazy",
     (False, False, True): "plain_lazy",
     (True, False, True): "plain_lazy_verify",
-    (True, True, True): "both_lazy",
 }
 
 
