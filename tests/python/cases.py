@@ -385,7 +385,7 @@ CASES = {
 
 def make(name: str, seed: int = 0, shape: Shape | None = None) -> tuple[str, dict[str, Any]]:
     """The operation of an overload and keyword arguments that recoverssm.ops turns into a call of it."""
-    return name.partition(".")[0], CASES[name](Maker(shape or Shape(), seed))
+    return name.partition(" ")[0].partition(".")[0], CASES[name](Maker(shape or Shape(), seed))
 
 
 def run(operation: str, arguments: dict[str, Any]) -> None:

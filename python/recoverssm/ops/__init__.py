@@ -24,6 +24,7 @@ from ._forward import (
     split_projections,
 )
 from ._library import OPERATIONS
+from ._pages import page_view
 from ._types import AttentionPlain, AttentionWindows, CommitGroup, KdaRecords, Layer, PlanGroup, Records
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "gated_delta_rule_verify",
     "gdn_attention",
     "materialize",
+    "page_view",
     "short_conv",
     "split_projections",
 ]
