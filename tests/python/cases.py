@@ -52,7 +52,8 @@ class Maker:
         self.ids = self.rng.permutation(np.arange(1, shape.blocks))[: shape.rows]
 
     def normal(self, *size: int, dtype: torch.dtype | None = None, scale: float = 1.0) -> torch.Tensor:
-        return torch.from_numpy(self.rng.normal(size=size) * scale).to(dtype or self.shape.T)
+        values = torch.from_numpy(self.rng.normal(size=size) * scale)
+        return torch.empty(size, dtype=dtype or self.shape.T).copy_(values)  # torch's own strides, also where nothing is in it
 
     def rows(self) -> dict[str, torch.Tensor]:
         offsets = np.concatenate([[0], np.cumsum(self.shape.lengths)])

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import safetensors
+import safetensors.numpy
 
 from ..errors import InvalidArgument
 from ._buffer import Buffer
@@ -27,9 +28,6 @@ DTYPES: dict[str, np.dtype] = {
     "BOOL": np.dtype(np.bool_),
 }
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
-# What safetensors.serialize calls them.
-_SERIALIZED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64", "I32": "int32", "I64": "int64"}
-_SERIALIZED |= {"U8": "uint8", "BOOL": "bool"}
 
 VERSION = "1"
 
@@ -69,17 +67,12 @@ class Trace:
 
     def write(self, path: str | PathLike[str]) -> None:
         """Writes the trace, extension .rst.safetensors. Raises InvalidArgument for a dtype that traces do not have."""
-        entries = {}
         for name, tensor in self.tensors.items():
             if tensor.dtype not in _NAMES:
                 raise InvalidArgument(f"trace: tensor {name}: {tensor.dtype}, expected one of {', '.join(DTYPES)}")
-            entries[name] = {
-                "dtype": _SERIALIZED[_NAMES[tensor.dtype]],
-                "shape": list(tensor.shape),
-                "data": np.ascontiguousarray(tensor).tobytes(),
-            }
+        dense = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in self.tensors.items()}
         metadata = {"recoverssm_trace": VERSION, "document": json.dumps(self.document)}
-        Path(path).write_bytes(safetensors.serialize(entries, metadata))
+        Path(path).write_bytes(safetensors.numpy.save(dense, metadata))
 
 
 def read(path: str | PathLike[str]) -> Trace:
