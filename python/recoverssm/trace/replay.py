@@ -10,12 +10,13 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
 
-from .. import ops
+from .. import ops  # before torch: it says what is missing
 from ..errors import Error
 from ._buffer import Buffer, view
 from ._file import DTYPES, Malformed, Trace, read
+
+import torch  # isort: skip
 
 _LISTS = {"layers": ops.Layer, ("commit", "groups"): ops.CommitGroup, ("commit_plan_groups", "groups"): ops.PlanGroup}
 _PARTS = {"plain": ops.AttentionPlain, "windows": ops.AttentionWindows}
