@@ -111,6 +111,24 @@ except ImportError as error:
     assert lines[2] == lines[3] == "recoverssm.ops needs PyTorch 2.10 or later, which is not installed"
 
 
+def test_a_package_built_without_torch_says_so(tmp_path):
+    package = shutil.copytree(str(resources.files("recoverssm")), tmp_path / "recoverssm")
+    (package / "librecoverssm_torch.so").unlink()
+    about = package / "_build.py"
+    about.write_text(about.read_text() + 'TORCH_VERSION, TORCH_MISSING = "", "no torch package was there to build against"\n')
+    code = """
+import recoverssm
+print(recoverssm.info().torch_missing)
+try:
+    recoverssm.ops
+except ImportError as error:
+    print(error)
+"""
+    lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
+    assert lines[0] == "no torch package was there to build against"
+    assert "without its PyTorch operations: no torch package was there" in lines[1] and "--no-build-isolation" in lines[1]
+
+
 def test_import_does_not_import_torch():
     code = "import sys, recoverssm, recoverssm.trace; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
