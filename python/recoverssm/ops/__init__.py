@@ -12,6 +12,8 @@ Threads: PyTorch's own, torch.set_num_threads. Bits do not depend on their numbe
 The whole contract: docs/operations.md.
 """
 
+from ._library import OPERATIONS  # isort: skip  (first: it says what is missing)
+
 from ._commit import align_advance, align_move, commit, commit_plan, commit_plan_groups, materialize
 from ._forward import (
     causal_conv1d,
@@ -23,7 +25,6 @@ from ._forward import (
     short_conv,
     split_projections,
 )
-from ._library import OPERATIONS
 from ._pages import page_view
 from ._types import AttentionPlain, AttentionWindows, CommitGroup, KdaRecords, Layer, PlanGroup, Records
 

@@ -36,7 +36,12 @@ def commit_plan(
     block_table [R, width], num_computed [R] int32, block_size B >= S (tokens): given together (align mode) or not at all.
     Written, [N] int32 each: commit_len, final_indices, boundary_indices, boundary_len.
     """
-    call("commit_plan", "default", locals())
+    call("commit_plan", "default", {
+        "num_accepted": num_accepted, "query_start_loc": query_start_loc, "state_indices": state_indices,
+        "window_capacity": window_capacity, "commit_len": commit_len, "final_indices": final_indices,
+        "boundary_indices": boundary_indices, "boundary_len": boundary_len, "request_index": request_index,
+        "block_table": block_table, "num_computed": num_computed, "block_size": block_size, "null_block_id": null_block_id,
+    })
 
 
 def commit_plan_groups(
@@ -54,8 +59,12 @@ def commit_plan_groups(
 
     A row must have the same commit_len in every group. Written: the four outputs of each group.
     """
-    arguments = locals()
-    groups = _sequence("commit_plan_groups", "groups", arguments.pop("groups"))
+    arguments = {
+        "num_accepted": num_accepted, "query_start_loc": query_start_loc, "window_capacity": window_capacity,
+        "request_index": request_index, "num_computed": num_computed, "block_size": block_size,
+        "null_block_id": null_block_id,
+    }
+    groups = _sequence("commit_plan_groups", "groups", groups)
     arguments.update(group_columns("commit_plan_groups", groups, ("state_indices", *_PLAN_OUTPUTS)))
     arguments["has_block_table"] = [group.block_table is not None for group in groups]
     arguments["block_table"] = [group.block_table for group in groups if group.block_table is not None]
@@ -112,7 +121,11 @@ def align_advance(
     commit_len, state_indices, request_index: [N]; num_computed: [R]; all int32. block_size in tokens.
     Read and written: running_column, num_accepted, [R] int32.
     """
-    call("align_advance", "default", locals())
+    call("align_advance", "default", {
+        "commit_len": commit_len, "state_indices": state_indices, "num_computed": num_computed, "block_size": block_size,
+        "running_column": running_column, "num_accepted": num_accepted, "request_index": request_index,
+        "null_block_id": null_block_id,
+    })
 
 
 def _sequence(operation: str, name: str, values: Sequence) -> Sequence:

@@ -34,7 +34,11 @@ def split_projections(
     Written at global rows: z [n, HV, V] T.
     token_index: [tokens] int32, the row of qkvz, ba and z of each token. None: all n rows.
     """
-    call("split_projections", "default", locals())
+    call("split_projections", "default", {
+        "qkvz": qkvz, "ba": ba, "layout": layout, "num_k_heads": num_k_heads, "num_v_heads": num_v_heads,
+        "head_k_dim": head_k_dim, "head_v_dim": head_v_dim, "mixed_qkv": mixed_qkv, "z": z, "b": b, "a": a,
+        "token_index": token_index,
+    })
 
 
 def causal_conv1d(
@@ -63,7 +67,11 @@ def causal_conv1d(
     of an "anchored" one, and stands at 0 afterwards.
     token_index: [tokens] int32, the row of x and out of each token.
     """
-    _convolution("causal_conv1d", locals())
+    _convolution("causal_conv1d", {
+        "x": x, "weight": weight, "out": out, "line": line, "query_start_loc": query_start_loc,
+        "state_indices": state_indices, "bias": bias, "activation": activation, "has_initial_state": has_initial_state,
+        "num_accepted": num_accepted, "line_kind": line_kind, "token_index": token_index, "null_block_id": null_block_id,
+    })
 
 
 def causal_conv1d_window(
@@ -88,7 +96,11 @@ def causal_conv1d_window(
     cols >= W-1 + S, the history stays in front and the window can be repeated.
     num_accepted: [N] int32, kept tokens of the window before. None: ones for rolled, zeros for anchored lines.
     """
-    _convolution("causal_conv1d_window", locals())
+    _convolution("causal_conv1d_window", {
+        "x": x, "weight": weight, "out": out, "line": line, "line_kind": line_kind, "window_capacity": window_capacity,
+        "query_start_loc": query_start_loc, "state_indices": state_indices, "bias": bias, "activation": activation,
+        "num_accepted": num_accepted, "token_index": token_index, "null_block_id": null_block_id,
+    })
 
 
 def _convolution(operation: str, arguments: dict) -> None:
@@ -146,9 +158,13 @@ def gated_delta_rule(
     lower_bound: kda only, < 0, the bounded gate. scale: of the query, None for 1/sqrt(K).
     token_index: [tokens] int32, the row of out of each token.
     """
-    arguments = locals()
-    arguments.pop("records")
-    arguments.update(record_arguments(records))
+    arguments = {
+        "q": q, "k": k, "v": v, "a": a, "b": b, "A_log": A_log, "dt_bias": dt_bias, "state": state, "out": out,
+        "query_start_loc": query_start_loc, "state_indices": state_indices, "has_initial_state": has_initial_state,
+        "pending": pending, "num_accepted": num_accepted, **record_arguments(records), "gate": gate, "lower_bound": lower_bound,
+        "scale": scale, "l2norm": l2norm, "softplus_beta": softplus_beta, "softplus_threshold": softplus_threshold,
+        "token_index": token_index, "null_block_id": null_block_id,
+    }
     call("gated_delta_rule", "default" if pending is None else "lazy", arguments)
 
 
@@ -181,7 +197,12 @@ def gated_delta_rule_snapshots(
     A row starts from the block in column max(num_accepted-1, 0); the state after token t goes to the block in column t (state,
     written), unless that id is null.
     """
-    call("gated_delta_rule_snapshots", "default", locals())
+    call("gated_delta_rule_snapshots", "default", {
+        "q": q, "k": k, "v": v, "a": a, "b": b, "A_log": A_log, "dt_bias": dt_bias, "state": state, "out": out,
+        "query_start_loc": query_start_loc, "state_indices": state_indices, "num_accepted": num_accepted, "gate": gate,
+        "lower_bound": lower_bound, "scale": scale, "l2norm": l2norm, "softplus_beta": softplus_beta,
+        "softplus_threshold": softplus_threshold, "token_index": token_index, "null_block_id": null_block_id,
+    })
 
 
 def gated_delta_rule_verify(
@@ -217,9 +238,13 @@ def gated_delta_rule_verify(
     Lazy form, with pending [blocks] int32 (written) and num_accepted [N] int32, the kept tokens of the window before: min(num_accepted,
     pending) records are folded into the state first, the window's records replace them, pending becomes L.
     """
-    arguments = locals()
-    arguments.pop("records")
-    arguments.update(record_arguments(records))
+    arguments = {
+        "q": q, "k": k, "v": v, "a": a, "b": b, "A_log": A_log, "dt_bias": dt_bias, "state": state, "out": out,
+        **record_arguments(records), "query_start_loc": query_start_loc, "state_indices": state_indices,
+        "window_capacity": window_capacity, "pending": pending, "num_accepted": num_accepted, "gate": gate,
+        "lower_bound": lower_bound, "scale": scale, "l2norm": l2norm, "softplus_beta": softplus_beta,
+        "softplus_threshold": softplus_threshold, "token_index": token_index, "null_block_id": null_block_id,
+    }
     kda = isinstance(records, KdaRecords)
     overload = ("kda_lazy" if kda else "lazy") if pending is not None else ("kda" if kda else "default")
     call("gated_delta_rule_verify", overload, arguments)
@@ -250,7 +275,12 @@ def short_conv(
     has_initial_state [N] bool: plain lines only. num_accepted [N] int32: the other two only.
     token_index: [tokens] int32, the row of x and the residuals of each token.
     """
-    call("short_conv", "default", locals())
+    call("short_conv", "default", {
+        "x": x, "weight": weight, "dilation": dilation, "residual": residual, "line": line, "line_kind": line_kind,
+        "window_capacity": window_capacity, "query_start_loc": query_start_loc, "state_indices": state_indices,
+        "outer_residual": outer_residual, "has_initial_state": has_initial_state, "num_accepted": num_accepted,
+        "token_index": token_index, "null_block_id": null_block_id,
+    })
 
 
 def gdn_attention(
@@ -285,9 +315,14 @@ def gdn_attention(
     Bit for bit the chain of single calls. Shapes as there; written at global rows: out [m, HV, V], z [n, HV, V], for the tokens of all
     rows. Also written: line, state, the windows' records and pending, the plain rows' pending.
     """
-    arguments = locals()
-    del arguments["plain"], arguments["windows"]
-    arguments.update(plain_takes_records=False, plain_takes_pending=False)
+    arguments = {
+        "qkvz": qkvz, "ba": ba, "layout": layout, "num_k_heads": num_k_heads, "num_v_heads": num_v_heads,
+        "head_k_dim": head_k_dim, "head_v_dim": head_v_dim, "weight": weight, "A_log": A_log, "dt_bias": dt_bias,
+        "line": line, "line_kind": line_kind, "state": state, "out": out, "z": z,
+        "bias": bias, "activation": activation, "scale": scale, "l2norm": l2norm, "softplus_beta": softplus_beta,
+        "softplus_threshold": softplus_threshold, "null_block_id": null_block_id,
+        "plain_takes_records": False, "plain_takes_pending": False,
+    }
     op = "gdn_attention"
     records = pending = None
     if windows is not None:
