@@ -37,8 +37,7 @@ struct Recording {
     // Whole elements around the view's first one.
     const auto shift = (static_cast<std::byte*>(tensor.view.data) - all.data()) % size;
     std::string name = std::to_string(buffers++);
-    recorder.add_buffer(name, tensor.dtype(), all.data() + shift,
-                        (static_cast<std::int64_t>(all.size()) - shift) / size);
+    recorder.add_buffer(name, tensor.dtype(), all.data() + shift, (static_cast<std::int64_t>(all.size()) - shift) / size);
   }
 };
 
