@@ -25,20 +25,16 @@ std::vector<std::int32_t> counts_by_row(const OpenStep& step, std::span<const Ac
       fail(ErrorKind::bad_state, "commit", text("accepted[", i, "].request"), text(request, ", which has no row in this step"),
            "a request of the step");
     }
-    const std::size_t row = fault(Fault::counts_by_row) && i < step.rows.size() ? i : at->second;
-    if (counts[row] >= 0 && !fault(Fault::counts_by_row)) {
+    if (counts[at->second] >= 0) {
       fail(ErrorKind::invalid_argument, "commit", text("accepted[", i, "].request"), text("a second count of request ", request),
            "one count a request");
     }
-    counts[row] = std::max(accepted[i].count, 0);
+    const std::size_t from = fault(Fault::counts_mixed_up) ? accepted.size() - 1 - i : i;
+    counts[at->second] = std::max(accepted[from].count, 0);
   }
   for (std::size_t i = 0; i < step.rows.size(); ++i) {
     const OpenRow& row = step.rows[i];
     if (!row.live() || row.plain() || row.given.tokens == 0 || counts[i] >= 0) continue;
-    if (fault(Fault::counts_by_row)) {
-      counts[i] = 1;
-      continue;
-    }
     fail(ErrorKind::invalid_argument, "commit", "accepted", text("no count of request ", row.given.request),
          "a count for every window with tokens");
   }

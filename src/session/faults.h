@@ -8,7 +8,7 @@ namespace recoverssm {
 
 enum class Fault : std::uint8_t {
   none,
-  counts_by_row,         // accepted counts are taken in the order given, not by request
+  counts_mixed_up,       // accepted counts are those of other requests of the step
   plain_counts_late,     // a plain row's tokens are not counted
   stale_state,           // a new request starts from what its block holds
   freed_block_early,     // a block is free again while a step is open on it

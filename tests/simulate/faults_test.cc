@@ -19,7 +19,7 @@ struct FaultCase {
 };
 
 const FaultCase kFaults[] = {
-    {"counts_by_row", Fault::counts_by_row},
+    {"counts_mixed_up", Fault::counts_mixed_up},
     {"plain_counts_late", Fault::plain_counts_late},
     {"stale_state", Fault::stale_state},
     {"freed_block_early", Fault::freed_block_early},
