@@ -31,15 +31,17 @@ from transformers.cache_utils import LinearAttentionLayer  # noqa: E402
 from ._layer import LayerWeights, RecoverableLayer  # noqa: E402
 from ._mixers import MIXERS, Mixer  # noqa: E402
 
-# Instance attributes that enable adds. Nothing outside the model's own instances is changed.
+# Instance attributes that enable adds, to the layers and to the model. Nothing outside the model's own instances is changed.
 _MARK = "_recoverssm"
+_ADDED = (_MARK, "forward", "prepare_inputs_for_generation", "_is_stateful")
 
 
 def enable(model: nn.Module, *, max_drafts: int = 64) -> nn.Module:
     """Lets stock `model.generate` speculate (prompt_lookup_num_tokens, assistant_model). Returns the model.
 
-    Instances of the model's recurrent layers get a `forward` that runs on `recoverssm.ops`, and the model says that it is not stateful;
-    classes and modules of transformers stay as they are. A cache that such a model fills can be cropped.
+    Instances of the model's recurrent layers get a `forward` that runs on `recoverssm.ops`; the model says that it is not stateful, and
+    `generate` with drafts feeds only what a given cache has not seen. Classes and modules of transformers stay as they are. A cache that
+    such a model fills can be cropped.
 
     max_drafts: most drafts of one step while a prompt is read; the last 1 + max_drafts tokens of a long input are recorded.
 
@@ -55,12 +57,17 @@ def enable(model: nn.Module, *, max_drafts: int = 64) -> nn.Module:
         raise Unsupported(f"enable: {type(model).__name__} has no layers that this version knows, which are {supported}")
     for module, mixer in found:
         _check(module, mixer)
+    can_generate = hasattr(model, "prepare_inputs_for_generation")
+    if "prepare_inputs_for_generation" in vars(model) and not is_enabled(model):
+        raise Unsupported(f"enable: {type(model).__name__}: something else has replaced its prepare_inputs_for_generation")
     disable(model)
     for module, _ in found:
         setattr(module, _MARK, max_drafts)
         module.forward = MethodType(_forward, module)
     setattr(model, _MARK, max_drafts)
     model._is_stateful = False
+    if can_generate:
+        model.prepare_inputs_for_generation = MethodType(_prepare_inputs, model)
     return model
 
 
@@ -71,8 +78,7 @@ def disable(model: nn.Module) -> nn.Module:
     """
     for module in model.modules():
         if _MARK in vars(module):
-            delattr(module, _MARK)
-            for name in ("forward", "_is_stateful"):
+            for name in _ADDED:
                 vars(module).pop(name, None)
     return model
 
@@ -98,6 +104,19 @@ def _check(module: nn.Module, mixer: Mixer) -> None:
     device = module.conv1d.weight.device.type
     if not torch._C._dispatch_has_kernel_for_dispatch_key("recoverssm::commit", device.upper()):
         raise Unsupported(f"enable: {name}: weights on {device}, where this build has no operations")
+
+
+def _prepare_inputs(self: nn.Module, input_ids: Tensor, *args, **kwargs) -> dict:
+    """prepare_inputs_for_generation for a conversation's next turn: generate with drafts feeds a filled cache the whole text again
+    (5.17 to 5.24), where plain generate feeds what is new."""
+    cache = kwargs.get("cache", kwargs.get("past_key_values"))
+    mask = kwargs.get("attention_mask")
+    first = kwargs.get("is_first_iteration") and kwargs.get("next_sequence_length") is None
+    if first and cache is not None and (mask is None or mask.shape[-1] == input_ids.shape[1]):
+        seen = cache.get_seq_length()
+        if 0 < seen < input_ids.shape[1]:
+            kwargs["next_sequence_length"] = input_ids.shape[1] - seen
+    return type(self).prepare_inputs_for_generation(self, input_ids, *args, **kwargs)
 
 
 def _forward(
