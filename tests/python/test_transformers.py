@@ -367,3 +367,10 @@ def test_demo_refuses():
     for arguments in (("--figure", "figure.gif"), ("--tokens", "0"), ("--drafts", "-1"), ("--prompt", "")):
         done = run_demo(*arguments)
         assert done.returncode == 2 and "expected" in done.stderr, done
+
+
+def test_documentation(root):
+    """The example of docs/transformers.md."""
+    blocks = (root / "docs/transformers.md").read_text().split("```python\n")[1:]
+    assert len(blocks) == 1
+    exec(compile(blocks[0].split("```")[0], "docs/transformers.md", "exec"), {})

@@ -24,7 +24,6 @@ def draw(path: Path, runs: list[Run], sizes: list[Sizes], layers: int) -> None:
         share = [100 * counts[kept] / run.forwards for kept in range(most + 1)]
         left.bar([kept + (place - (len(runs) - 1) / 2) * width for kept in range(most + 1)], share, width, label=run.name)
     left.set(title="Accepted drafts", xlabel="drafts accepted in a forward", ylabel="forwards [%]")
-    left.xaxis.get_major_locator().set_params(integer=True)
     left.legend()
 
     drafts = range(len(sizes))
@@ -33,5 +32,7 @@ def draw(path: Path, runs: list[Run], sizes: list[Sizes], layers: int) -> None:
     right.plot(drafts, [size.page_anchored * mebibytes for size in sizes], "s-", label="one state and records (recoverssm)")
     right.set(title="Memory per request, recurrent layers", xlabel="drafts", ylabel="MiB", ylim=(0, None))
     right.legend()
+    for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.savefig(path)
     pyplot.close(figure)
