@@ -144,15 +144,14 @@ def test_rows_of_a_batch_move(gate, waiting):
     if waiting:
         fresh.activate_past_recording()
     fresh.run(weights, *part(moved, 0, 6))
-    for layer in layers:
-        if waiting:
-            layer.crop(-2)
-    if waiting:
-        fresh.crop(-2)
-    expected = fresh.run(weights, *part(moved, 6, 12))
-    for layer in layers:
-        assert same_bits(layer.run(weights, *part(moved, 6, 12)), expected)
-        assert same_bits(layer.state, fresh.state)
+    for start in (6, 9):  # the first of them beside waiting tokens, the second after a crop
+        expected = fresh.run(weights, *part(moved, start, start + 3))
+        outs = [layer.run(weights, *part(moved, start, start + 3)) for layer in layers]
+        for layer, out in zip((fresh, *layers), (expected, *outs), strict=True):
+            if waiting:
+                layer.crop(-1)
+            assert same_bits(out, expected)
+            assert same_bits(layer.state, fresh.state)
 
 
 def test_repeat_and_reset():
