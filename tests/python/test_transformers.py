@@ -163,6 +163,22 @@ def test_recurrent_part_is_bitwise_the_plain_one(model, draft, monkeypatch):
             assert fresh.state.equal(layer.state)
 
 
+def test_memory(model):
+    """A layer of the cache takes what `recoverssm.sizes` says: one state, a line and the records of one window."""
+    cache = transformers.DynamicCache(config=model.config)
+    greedy(model, demo.encode(PROMPTS[0]), **{cache_name(model): cache}, prompt_lookup_num_tokens=4)
+    config = model.config
+    heads = {"H": config.linear_num_key_heads, "HV": config.linear_num_value_heads}
+    widths = {"K": config.linear_key_head_dim, "V": config.linear_value_head_dim, "W": config.linear_conv_kernel_dim}
+    expected = recoverssm.sizes(**heads, **widths, S=5, activation="f32")
+    layers = [layer for layer in cache.layers if isinstance(layer, RecoverableLayer)]
+    assert len(layers) == 3
+    for layer in layers:
+        tensors = (layer.state, layer.line, layer.records)
+        assert [tensor.untyped_storage().nbytes() for tensor in tensors] == [expected.state, expected.line_anchored, expected.records]
+        assert layer.recurrent_states[0].data_ptr() == layer.state.data_ptr()
+
+
 def test_turns(model, draft):
     """Three turns on one cache, speculative, with another draft source, and plain."""
     draft.generation_config.num_assistant_tokens = 4
@@ -345,6 +361,17 @@ def test_bits_per_byte(model, capsys):
         print(f"\nbase-passwd {version}, {TEXT.name}: {own:.7f} bits per byte, {stock:.7f} by transformers' operations", end="")
     assert 1 < own < 4
     assert abs(own - stock) < 1e-5
+
+
+def test_without_transformers():
+    """What is missing is said, by the module and by the demo."""
+    hide = "import sys; sys.modules['transformers'] = None; "
+    for program, text in (
+        ("import recoverssm.transformers", "needs transformers 5.17 or later, which is not installed"),
+        ("import runpy; sys.argv = ['demo']; runpy.run_module('recoverssm.demo', run_name='__main__')", "recoverssm.demo: "),
+    ):
+        done = subprocess.run([sys.executable, "-c", hide + program], capture_output=True, text=True)
+        assert done.returncode == 1 and text in done.stderr, done
 
 
 def run_demo(*arguments):

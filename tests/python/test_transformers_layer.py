@@ -111,6 +111,20 @@ def test_long_recording_keeps_one_window():
     layer.crop(-5)
 
 
+def test_room_of_a_prompt_goes_back():
+    weights, tokens = make("gdn", torch.float32, 1, seed=6)
+    layer = RecoverableLayer()
+    layer.activate_past_recording()
+    layer.run(weights, *part(tokens, 0, 40))
+    assert layer.records.shape[2] == 40 and layer.line.shape[1] == 43
+    layer.crop(-2)
+    assert layer.records is None and layer.line.shape[1] == 3
+    for start, new in ((38, 4), (42, 2)):
+        layer.run(weights, *part(tokens, start, start + new))
+        layer.crop(0)
+        assert layer.records.shape[2] == 4 and layer.line.shape[1] == 7
+
+
 def test_crop_refuses():
     weights, tokens = make("gdn", torch.float32, 1, seed=3)
     layer = RecoverableLayer()

@@ -7,22 +7,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 MODELS = Path(__file__).parent / "models"
 
 
-def load(name: str, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
-    """The model "target" or "draft", without downloads. Its weights are bfloat16; dtype is what it computes in."""
+def load(name: str, dtype: torch.dtype | None = None) -> torch.nn.Module:
+    """The model "target" or "draft", without downloads. Its weights are bfloat16; dtype is what it computes in, None: float32."""
+    import torch
     import transformers
 
+    dtype = torch.float32 if dtype is None else dtype
     return transformers.AutoModelForCausalLM.from_pretrained(MODELS / f"hybrid-{name}", dtype=dtype, local_files_only=True).eval()
 
 
 def encode(text: str) -> Tensor:
     """[1, n] ids."""
+    import torch
+
     return torch.tensor([list(text.encode())])
 
 

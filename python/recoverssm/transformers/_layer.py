@@ -12,6 +12,10 @@ from .. import ops
 from ._mixers import Geometry
 
 
+# Room for so many tokens stays from window to window. A longer one is mostly the end of a prompt, and its room goes back at the crop.
+_KEPT_ROOM = 16
+
+
 @dataclass(frozen=True)
 class LayerWeights:
     """What the recurrent part of a layer computes with."""
@@ -87,10 +91,11 @@ class RecoverableLayer(LinearAttentionLayer):
                 f"recoverssm: crop({tokens_to_remove}), but {self.waiting} tokens can be removed; "
                 "more are kept by a larger max_drafts of recoverssm.transformers.enable"
             )
-        long = self.waiting == self.max_window
-        self._commit(self.waiting + tokens_to_remove)
-        if long:
-            self.records = None  # a prompt's window; the next ones are short
+        window = self.waiting
+        self._commit(window + tokens_to_remove)
+        if window > _KEPT_ROOM:
+            self.records = None
+            self.line = self.line[:, : self.weights.geometry.W - 1].clone()
 
     def reset(self) -> None:
         self.waiting, self.gates = 0, None
