@@ -10,10 +10,7 @@ from pathlib import Path
 
 from .. import sizes
 
-PROMPT = (
-    "git branch lists the branches of a repository, and git branch -d deletes one of them. To create a new branch and to "
-    "switch to it, use git switch -c. "
-)
+PROMPT = "Horse \\Horse\\ (h[^o]rs), n. 1. (Zool.) A large "
 
 
 def main() -> int:
@@ -67,8 +64,8 @@ def main() -> int:
     print(f"{'':15}{'tokens':>8}{'forwards':>10}{'a token':>9}{'drafts':>8}{'accepted':>10}{'seconds':>9}  text")
     for run in runs:
         drafted = f"{sum(run.drafts):>8}{run.acceptance:>10.1%}" if sum(run.drafts) else f"{'-':>8}{'-':>10}"
-        rate = run.forwards / run.tokens
-        print(f"{run.name:15}{run.tokens:>8}{run.forwards:>10}{rate:>9.2f}{drafted}{run.seconds:>9.2f}  {_compare(model, plain, run, agreement)}")
+        counts = f"{run.tokens:>8}{run.forwards:>10}{run.forwards / run.tokens:>9.2f}"
+        print(f"{run.name:15}{counts}{drafted}{run.seconds:>9.2f}  {_compare(model, plain, run, agreement)}")
 
     config = model.config
     layers = config.layer_types.count("linear_attention")

@@ -132,7 +132,7 @@ def _forward(
         raise RuntimeError("recoverssm: the operations have no gradient; use torch.no_grad(), or recoverssm.transformers.disable to train")
     if kwargs.get("cu_seq_lens_q") is not None or kwargs.get("seq_idx") is not None:
         raise Unsupported(f"{type(self).__name__}: packed sequences, expected one sequence a row")
-    cache = cache if cache is not None else cache_params  # the argument's name before transformers 5.20 or so
+    cache = cache if cache is not None else cache_params  # the argument's name in transformers 5.17
     if attention_mask is not None:
         hidden_states = hidden_states * attention_mask[:, :, None].to(hidden_states.dtype)
     mixer = MIXERS[type(self).__name__]

@@ -11,7 +11,6 @@ from transformers.cache_utils import LinearAttentionLayer
 from .. import ops
 from ._mixers import Geometry
 
-
 # Room for so many tokens stays from window to window. A longer one is mostly the end of a prompt, and its room goes back at the crop.
 _KEPT_ROOM = 16
 
