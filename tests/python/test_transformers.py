@@ -102,6 +102,17 @@ def test_texts(model, draft, texts, drafts, way, capsys):
         )
 
 
+def test_agreement_sees_another_token(model, texts):
+    prompt = len(PROMPTS[0].encode())
+    assert speculation.agreement(model, texts[0], prompt) == (TOKENS, [], [], 0.0, 1e-3)
+    other = texts[0].clone()
+    other[0, prompt + 5] += 1
+    found = speculation.agreement(model, other, prompt)
+    assert prompt + 5 in found.differences and found.largest_gap > found.bound
+    loose = speculation.agreement(model, other, prompt, bound=1e9)
+    assert prompt + 5 in loose.ties and loose.differences == []
+
+
 @pytest.mark.parametrize("kind", hybrids.KINDS)
 def test_classes(kind):
     """Each class against transformers' own operations, then with speculation, its draft model recurrent too."""
