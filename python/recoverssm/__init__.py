@@ -14,7 +14,7 @@ from ._sizes import Sizes, WindowMap, map_windows, sizes
 from .errors import BadState, DeviceError, Error, InvalidArgument, OutOfRange, Unsupported
 
 if TYPE_CHECKING:
-    from . import ops, trace
+    from . import ops, trace, transformers
 
 __version__: str = _native.version()
 
@@ -33,6 +33,7 @@ __all__ = [
     "ops",
     "sizes",
     "trace",
+    "transformers",
 ]
 
 
@@ -52,6 +53,6 @@ def info() -> Info:
 
 # recoverssm.ops imports torch, which takes seconds: only on first use.
 def __getattr__(name: str) -> Any:
-    if name in ("ops", "trace"):
+    if name in ("ops", "trace", "transformers"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
