@@ -1,6 +1,6 @@
 // Bytes decide a configuration and a sequence of session calls, right and wrong ones, on a tiny model. Beside the session runs a model of
 // it: which calls must be accepted, each request's phase and text, who holds how many blocks. After every call:
-//   a refused call has changed nothing (in lazy mode calls that fold may have folded), and is counted
+//   a refused call has changed nothing, and is counted
 //   phases, counts and open steps are the model's; every block is free or held; no state has two owners; null blocks are nobody's
 // Exported states are compared with a plain run over the same text, to the bit. At the end everything is freed, and all blocks are free.
 #include <algorithm>
@@ -133,8 +133,8 @@ class Run {
   Seen see() const { return fuzz_session::see(session_, requests_, prefixes_); }
 
   enum class Expect : std::uint8_t { accepted, refused, either };
-  // Makes a call; `folds`: it may fold before it is refused. Returns whether it was accepted.
-  bool made(const std::string& call, Expect expected, bool folds, const std::function<void()>& body) {
+  // Makes a call. Returns whether it was accepted.
+  bool made(const std::string& call, Expect expected, const std::function<void()>& body) {
     last_call = call;
     const Seen before = see();
     bool accepted = true;
@@ -155,7 +155,7 @@ class Run {
     Seen after = see();
     demand(after.refused == before.refused + 1, "a refused call is counted once");
     after.refused = before.refused;
-    if (!(folds && shape_.lazy)) demand(after == before, "a refused call has changed something");
+    demand(after == before, "a refused call has changed something");
     return false;
   }
   static Expect right(bool is) { return is ? Expect::accepted : Expect::refused; }
@@ -214,7 +214,7 @@ class Run {
   // ---- requests ----
   void admit() {
     RequestId id = 0;
-    made("admit", Expect::accepted, false, [&] { id = session_.admit(); });
+    made("admit", Expect::accepted, [&] { id = session_.admit(); });
     added(id, {});
     check();
   }
@@ -226,7 +226,7 @@ class Run {
     const auto prefix = any(prefixes_);
     RequestId id = 0;
     const Expect expected = prefixes_.contains(prefix) ? Expect::either : Expect::refused;
-    if (made("admit prefix " + std::to_string(prefix), expected, false, [&] { id = session_.admit(prefix, context_); })) {
+    if (made("admit prefix " + std::to_string(prefix), expected, [&] { id = session_.admit(prefix, context_); })) {
       added(id, {Phase::live, prefixes_.at(prefix), 0});
     }
     check();
@@ -237,7 +237,7 @@ class Run {
     for (ModelRow& row : steps_.at(step).rows) row.freed = row.freed || row.given.request == id;
   }
   void finish(RequestId id) {
-    if (made("finish " + std::to_string(id), right(requests_.contains(id)), false, [&] { session_.finish(id); })) {
+    if (made("finish " + std::to_string(id), right(requests_.contains(id)), [&] { session_.finish(id); })) {
       freed(id);
       requests_.erase(id);
     }
@@ -250,7 +250,7 @@ class Run {
   void finish_and_hold() {
     const RequestId id = any_request();
     PrefixId prefix = 0;
-    if (made("finish_and_hold " + std::to_string(id), right(idle_and_live(id)), true,
+    if (made("finish_and_hold " + std::to_string(id), right(idle_and_live(id)),
              [&] { prefix = session_.finish_and_hold(id, context_); })) {
       held(prefix, requests_.at(id).text);
       requests_.erase(id);
@@ -264,7 +264,7 @@ class Run {
   }
   void preempt() {
     const RequestId id = any_request();
-    if (made("preempt " + std::to_string(id), right(requests_.contains(id)), false, [&] { session_.preempt(id); })) {
+    if (made("preempt " + std::to_string(id), right(requests_.contains(id)), [&] { session_.preempt(id); })) {
       freed(id);
       requests_.at(id) = {};
     }
@@ -317,9 +317,9 @@ class Run {
       step.rows.push_back(std::move(row));
     }
     bool fits = false;
-    made("fits for " + text, right(all_right), false, [&] { fits = session_.fits(rows); });
+    made("fits for " + text, right(all_right), [&] { fits = session_.fits(rows); });
     StepId id = 0;
-    if (made(text, right(all_right && fits), false, [&] { id = session_.open_step(rows, context_); })) {
+    if (made(text, right(all_right && fits), [&] { id = session_.open_step(rows, context_); })) {
       demand(id != 0 && seen_ids_.insert(id).second, "a step handle that was there before");
       for (const StepRow& row : rows) {
         if (row.request != 0) requests_.at(row.request).open_step = id;
@@ -337,7 +337,7 @@ class Run {
     const bool is = step != steps_.end() && layer >= 0 && layer < layers() && !step->second.ran.contains(layer) &&
                     (layer == Tiny::kShortConv) == as_short_conv;
     const std::string text = "forward " + std::to_string(id) + ", layer " + std::to_string(layer);
-    if (made(text, right(is), false, [&] {
+    if (made(text, right(is), [&] {
           if (as_short_conv) {
             session_.forward(id, layer, model_.short_conv(), context_);
           } else {
@@ -395,7 +395,7 @@ class Run {
         is = is && (!needed || counts.contains(row.given.request));
       }
     }
-    if (made("commit " + std::to_string(id), right(is), false, [&] { session_.commit(id, accepted, context_); })) {
+    if (made("commit " + std::to_string(id), right(is), [&] { session_.commit(id, accepted, context_); })) {
       for (const ModelRow& row : at->second.rows) {
         if (row.given.request == 0 || row.freed) continue;
         ModelRequest& request = requests_.at(row.given.request);
@@ -419,7 +419,7 @@ class Run {
 
   void abandon(StepId id) {
     const auto at = steps_.find(id);
-    if (made("abandon " + std::to_string(id), right(at != steps_.end()), false, [&] { session_.abandon(id); })) {
+    if (made("abandon " + std::to_string(id), right(at != steps_.end()), [&] { session_.abandon(id); })) {
       for (const ModelRow& row : at->second.rows) {
         if (row.given.request == 0 || row.freed) continue;
         ModelRequest& request = requests_.at(row.given.request);
@@ -441,7 +441,7 @@ class Run {
       all.push_back(any_request());
       is = is && idle_and_live(all.back());
     }
-    if (made("materialize", right(is), false, [&] { session_.materialize(all, context_); })) {
+    if (made("materialize", right(is), [&] { session_.materialize(all, context_); })) {
       for (const RequestId id : all) {
         demand(session_.info(id).waiting == 0, "nothing waits after materialize");
         demand(session_.exportable(id).back() == session_.info(id).tokens, "after materialize the count is exportable");
@@ -452,7 +452,7 @@ class Run {
   void fork() {
     const RequestId id = any_request();
     RequestId copy = 0;
-    if (made("fork " + std::to_string(id), idle_and_live(id) ? Expect::either : Expect::refused, true,
+    if (made("fork " + std::to_string(id), idle_and_live(id) ? Expect::either : Expect::refused,
              [&] { copy = session_.fork(id, context_); })) {
       added(copy, requests_.at(id));
     }
@@ -469,7 +469,7 @@ class Run {
     const std::int64_t tokens = any_count(id);
     PrefixId prefix = 0;
     if (made("hold " + std::to_string(id) + " at " + std::to_string(tokens), idle_and_live(id) ? Expect::either : Expect::refused,
-             true, [&] { prefix = session_.hold(id, tokens, context_); })) {
+             [&] { prefix = session_.hold(id, tokens, context_); })) {
       const Text& text = requests_.at(id).text;
       demand(tokens > 0 && tokens <= static_cast<std::int64_t>(text.size()), "a held count is of this text");
       held(prefix, Text(text.begin(), text.begin() + tokens));
@@ -477,8 +477,7 @@ class Run {
     check();
   }
   void release(PrefixId id) {
-    if (made("release " + std::to_string(id), right(prefixes_.contains(id)), false, [&] { session_.release(id); }))
-      prefixes_.erase(id);
+    if (made("release " + std::to_string(id), right(prefixes_.contains(id)), [&] { session_.release(id); })) prefixes_.erase(id);
     check();
   }
   void export_checkpoint() {
@@ -494,7 +493,7 @@ class Run {
       expected = listed || current ? Expect::accepted : Expect::either;  // a boundary may come with the fold
     }
     Bytes bytes;
-    if (made("export " + std::to_string(id) + " at " + std::to_string(tokens), expected, true,
+    if (made("export " + std::to_string(id) + " at " + std::to_string(tokens), expected,
              [&] { bytes = session_.export_checkpoint(id, tokens, 5, context_); })) {
       const CheckpointInfo info = inspect_checkpoint(bytes);
       demand(info.tokens == tokens && info.tag == 5 && info.owner == id, "what a checkpoint says");
@@ -516,7 +515,7 @@ class Run {
     const auto at = requests_.find(id);
     bool is = at != requests_.end() && at->second.phase != Phase::live && at->second.open_step == 0 && how < 254;
     for (std::size_t g = 0; g < groups(); ++g) is = is && free_blocks(g) > 0;
-    if (made("restore " + std::to_string(id), right(is), false, [&] { session_.restore(id, from.bytes, tokens, tag); })) {
+    if (made("restore " + std::to_string(id), right(is), [&] { session_.restore(id, from.bytes, tokens, tag); })) {
       at->second = {Phase::live, from.text, 0};
     }
     check();
@@ -524,17 +523,17 @@ class Run {
   // Calls that only look, with arguments that may be wrong.
   void look() {
     const RequestId id = any_request();
-    made("info", right(requests_.contains(id)), false, [&] { (void)session_.info(id); });
-    made("exportable", right(requests_.contains(id)), false, [&] { (void)session_.exportable(id); });
+    made("info", right(requests_.contains(id)), [&] { (void)session_.info(id); });
+    made("exportable", right(requests_.contains(id)), [&] { (void)session_.exportable(id); });
     const PrefixId prefix = any(prefixes_);
-    made("tokens", right(prefixes_.contains(prefix)), false, [&] { (void)session_.tokens(prefix); });
+    made("tokens", right(prefixes_.contains(prefix)), [&] { (void)session_.tokens(prefix); });
     const std::int32_t index = input_.byte() - 8;
     const bool group = index >= 0 && index < static_cast<std::int32_t>(groups());
-    made("free_blocks", right(group), false, [&] { (void)session_.free_blocks(index); });
+    made("free_blocks", right(group), [&] { (void)session_.free_blocks(index); });
     const bool block = index >= 0 && index < session_.config().groups[0].blocks;
-    made("block_tag", right(block), false, [&] { (void)session_.block_tag(0, index); });
-    made("block_tag of a group", right(group), false, [&] { (void)session_.block_tag(index, 0); });
-    made("pool", right(index >= 0 && index < layers()), false, [&] { (void)session_.pool(index); });
+    made("block_tag", right(block), [&] { (void)session_.block_tag(0, index); });
+    made("block_tag of a group", right(group), [&] { (void)session_.block_tag(index, 0); });
+    made("pool", right(index >= 0 && index < layers()), [&] { (void)session_.pool(index); });
     const SessionCounters& c = session_.counters();
     demand(c.steps_opened == c.steps_committed + c.steps_abandoned + static_cast<std::int64_t>(steps_.size()), "steps are counted");
     demand(c.kept_tokens <= c.verified_tokens, "kept tokens are counted");
