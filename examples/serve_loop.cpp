@@ -12,73 +12,63 @@ using Floats = std::vector<float>;
 using Text = std::vector<int>;
 
 constexpr int kLayers = 2, H = 1, HV = 2, K = 16, V = 16, C = 2 * H * K + HV * V, W = 4;
-constexpr int kHidden = 32, kVocabulary = 24, kStop = 8, kWindow = 4, kChunk = 8, kMostTokens = 60, kBlocks = 4;
+constexpr int kVocabulary = 24, kStop = 8, kWindow = 4, kChunk = 8, kMostTokens = 60, kBlocks = 4;
 
-// ---- the model: embedding, two gated delta rule layers between matrices, logits ---------------------------------------------------
+// ---- the model: every layer reads the tokens, the scores of the next token read every layer ---------------------------------------
 
 struct Layer {
-  Floats x, a, b, out, conv, A_log, dt_bias;  // x, a, b: [.., kHidden] projections, out: back to hidden
+  Floats x, a, b;  // what the layer's projections give for each token of the vocabulary
+  Floats conv, A_log, dt_bias, scores;
 };
 
-struct Model {
-  Floats embedding, logits;
+std::vector<Layer> random_model() {
+  std::mt19937 random(7);
+  const auto table = [&random](int rows, int columns) {
+    std::normal_distribution<float> normal(0, 1);
+    Floats values(static_cast<std::size_t>(rows * columns));
+    for (float& value : values) value = normal(random);
+    return values;
+  };
   std::vector<Layer> layers;
-
-  Model() {
-    std::mt19937 random(7);
-    const auto table = [&random](int rows, int columns) {
-      std::normal_distribution<float> normal(0, 1.0F / 4);
-      Floats values(static_cast<std::size_t>(rows * columns));
-      for (float& value : values) value = normal(random);
-      return values;
-    };
-    embedding = table(kVocabulary, kHidden), logits = table(kVocabulary, kHidden);
-    for (int l = 0; l < kLayers; ++l) {
-      layers.push_back({table(C, kHidden), table(HV, kHidden), table(HV, kHidden), table(kHidden, HV * V), table(C, W), table(HV, 1),
-                        table(HV, 1)});
-    }
+  for (int l = 0; l < kLayers; ++l) {
+    layers.push_back({table(kVocabulary, C), table(kVocabulary, HV), table(kVocabulary, HV), table(C, W), table(HV, 1), table(HV, 1),
+                      table(kVocabulary, HV * V)});
   }
-};
-
-// [n, columns] times the transpose of [rows, columns].
-Floats multiply(const Floats& input, const Floats& matrix, int columns) {
-  const std::size_t width = static_cast<std::size_t>(columns), rows = matrix.size() / width, n = input.size() / width;
-  Floats result(n * rows);
-  for (std::size_t i = 0; i < n * rows; ++i) {
-    for (std::size_t c = 0; c < width; ++c) result[i] += input[i / rows * width + c] * matrix[i % rows * width + c];
-  }
-  return result;
+  return layers;
 }
 
 rs::TensorView view(Floats& values, std::initializer_list<std::int64_t> shape) { return {values.data(), rs::DType::f32, shape}; }
 
-rs::SessionConfig session_config(Model& model) {
+rs::SessionConfig session_config(std::vector<Layer>& model) {
   rs::SessionConfig config{.layers = {}, .groups = {{.blocks = kBlocks + 1}}, .window_capacity = kWindow};  // block 0 is the null block
-  for (Layer& layer : model.layers) {
+  for (Layer& layer : model) {
     config.layers.push_back({.H = H, .HV = HV, .K = K, .V = V, .W = W, .activation = rs::DType::f32, .weight = view(layer.conv, {C, W}),
                              .A_log = view(layer.A_log, {HV}), .dt_bias = view(layer.dt_bias, {HV})});
   }
   return config;
 }
 
+Floats rows_of(const Floats& table, const Text& tokens) {
+  const auto width = static_cast<long>(table.size()) / kVocabulary;
+  Floats rows;
+  for (const int token : tokens) rows.insert(rows.end(), table.begin() + token * width, table.begin() + (token + 1) * width);
+  return rows;
+}
+
 // Runs the step's tokens through all layers. Returns the most likely next token after each.
-Text forward(Model& model, rs::Session& session, rs::StepId step, const Text& tokens, rs::Context& context) {
+Text forward(std::vector<Layer>& model, rs::Session& session, rs::StepId step, const Text& tokens, rs::Context& context) {
   const auto n = static_cast<std::int64_t>(tokens.size());
-  Floats hidden;
-  for (const int token : tokens) {
-    const auto row = model.embedding.begin() + token * kHidden;
-    hidden.insert(hidden.end(), row, row + kHidden);
-  }
-  for (int l = 0; l < kLayers; ++l) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(l)];
-    Floats x = multiply(hidden, layer.x, kHidden), a = multiply(hidden, layer.a, kHidden), b = multiply(hidden, layer.b, kHidden);
-    Floats out(static_cast<std::size_t>(n * HV * V));
-    session.forward(step, l,
+  Floats scores(tokens.size() * kVocabulary), out(tokens.size() * HV * V);
+  for (std::size_t l = 0; l < kLayers; ++l) {
+    Floats x = rows_of(model[l].x, tokens), a = rows_of(model[l].a, tokens), b = rows_of(model[l].b, tokens);
+    session.forward(step, static_cast<std::int32_t>(l),
                     rs::DeltaInputs{view(x, {n, C}), view(a, {n, HV}), view(b, {n, HV}), view(out, {n, HV, V})}, context);
-    const Floats back = multiply(out, layer.out, HV * V);
-    for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] += 8 * back[i];
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      for (std::size_t v = 0; v < HV * V; ++v) {
+        scores[i] += out[i / kVocabulary * HV * V + v] * model[l].scores[i % kVocabulary * HV * V + v];
+      }
+    }
   }
-  const Floats scores = multiply(hidden, model.logits, kHidden);
   Text next;
   for (auto row = scores.begin(); row != scores.end(); row += kVocabulary) {
     next.push_back(static_cast<int>(std::max_element(row, row + kVocabulary) - row));
@@ -104,7 +94,7 @@ Text look_up(const Text& text, std::size_t most) {
   return {};
 }
 
-std::vector<Text> serve(Model& model, const std::vector<Text>& prompts, bool speculate) {
+std::vector<Text> serve(std::vector<Layer>& model, const std::vector<Text>& prompts, bool speculate) {
   rs::Context context(2);
   rs::Session session(session_config(model));
   std::deque<Request> waiting;
@@ -172,7 +162,7 @@ std::vector<Text> serve(Model& model, const std::vector<Text>& prompts, bool spe
 }
 
 int main() try {
-  Model model;
+  std::vector<Layer> model = random_model();
   std::mt19937 random(3);
   std::vector<Text> prompts(10);
   for (Text& prompt : prompts) {

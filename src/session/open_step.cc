@@ -279,7 +279,10 @@ StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
     Placement placement(state, rows);
     placement.take();
     OpenStep step = make_step(state, rows, placement);
-    if (const std::int64_t bytes = state.conv_bytes_per_token * step.tokens; bytes > state.conv_out_bytes) {
+    const std::int64_t bytes = times(state.conv_bytes_per_token, step.tokens);
+    if (bytes == INT64_MAX)
+      fail(ErrorKind::out_of_range, kCall, "rows", text(step.tokens, " tokens"), "conv outputs within 64 bits");
+    if (bytes > state.conv_out_bytes) {
       state.conv_out = allocate(bytes);
       state.conv_out_bytes = bytes;
     }

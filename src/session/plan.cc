@@ -114,11 +114,8 @@ std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const Commi
   // Groups plan alike where they have one block size: counts, offsets and num_computed are the request's.
   if (state.one_block_size) {
     plan_all(state, shared, plans, context);
-    ++state.counters.grouped_calls;
   } else {
     for (std::size_t g = 0; g < plans.size(); ++g) plan_group(state, g, shared, plans[g], context);
-    ++state.counters.per_group_calls;
-    state.counters.per_group_reason = "block sizes differ";
   }
   // Advancing writes these arrays alone, so commit comes last: if anything is refused, no state has changed.
   const std::size_t advances = !state.align() ? 0 : state.one_block_size ? 1 : plans.size();
@@ -133,6 +130,12 @@ std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const Commi
                       .layers = state.layers,
                       .window_capacity = state.config.window_capacity,
                       .null_block_id = state.config.null_block_id});
+  if (state.one_block_size) {
+    ++state.counters.grouped_calls;
+  } else {
+    ++state.counters.per_group_calls;
+    state.counters.per_group_reason = "block sizes differ";
+  }
   for (std::size_t g = 0; state.align() && g < plans.size(); ++g)
     take_over(state, g, plans[g], plans[state.one_block_size ? 0 : g], rows);
   return std::move(plans[0].commit_len);
