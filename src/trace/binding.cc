@@ -2,20 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
+#include "api/words.h"
 #include "trace/malformed.h"
 
 namespace recoverssm::trace {
 
 namespace {
-
-constexpr std::pair<const char*, Gate> kGates[] = {{"gdn", Gate::gdn}, {"kda", Gate::kda}};
-constexpr std::pair<const char*, Layout> kLayouts[] = {{"interleaved", Layout::interleaved}, {"flat", Layout::flat}};
-constexpr std::pair<const char*, Activation> kActivations[] = {{"silu", Activation::silu}};
-constexpr std::pair<const char*, WindowMode> kModes[] = {{"snapshots", WindowMode::snapshots}, {"verify", WindowMode::verify}};
-constexpr std::pair<const char*, LineKind> kLineKinds[] = {
-    {"plain", LineKind::plain}, {"rolled", LineKind::rolled}, {"anchored", LineKind::anchored}};
 
 // --- Arguments several operations share
 

@@ -1,0 +1,57 @@
+"""Speculative decoding for gated delta rule layers, with exact recovery of the state.
+
+Without PyTorch: `info`, `sizes`, `map_windows`, and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
+With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*. See docs/python.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _build, _native
+from ._sizes import Sizes, WindowMap, map_windows, sizes
+from .errors import BadState, DeviceError, Error, InvalidArgument, OutOfRange, Unsupported
+
+if TYPE_CHECKING:
+    from . import ops, trace
+
+__version__: str = _native.version()
+
+__all__ = [
+    "BadState",
+    "DeviceError",
+    "Error",
+    "Info",
+    "InvalidArgument",
+    "OutOfRange",
+    "Sizes",
+    "Unsupported",
+    "WindowMap",
+    "info",
+    "map_windows",
+    "ops",
+    "sizes",
+    "trace",
+]
+
+
+class Info(NamedTuple):
+    """What this build is and what this machine can run."""
+
+    version: str
+    targets: list[str]  # SIMD targets of the CPU backend that run here, widest first; all give the same bits
+    torch: str  # the torch whose headers the operations were built with; "" if they were left out
+    torch_missing: str  # why they were left out; "" if they were not
+
+
+def info() -> Info:
+    """What this build is and what this machine can run."""
+    return Info(_native.version(), _native.targets(), _build.TORCH_VERSION, _build.TORCH_MISSING)
+
+
+# recoverssm.ops imports torch, which takes seconds: only on first use.
+def __getattr__(name: str) -> Any:
+    if name in ("ops", "trace"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,105 @@
+"""Loads the operations into PyTorch and calls one: the one place where PyTorch's errors become this library's."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import _build
+from ..errors import BY_KIND, InvalidArgument, Unsupported
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("recoverssm.ops needs PyTorch 2.10 or later, which is not installed") from error
+
+_LIBRARY = Path(__file__).parent.parent / "librecoverssm_torch.so"
+if not _LIBRARY.exists():
+    raise ImportError(
+        f"this recoverssm was installed without its PyTorch operations: {_build.TORCH_MISSING}; "
+        "install it where torch is: pip install --no-build-isolation ."
+    )
+if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 10):
+    raise ImportError(f"recoverssm.ops needs PyTorch 2.10 or later, this is {torch.__version__}")
+
+torch.ops.load_library(str(_LIBRARY))
+
+OPERATIONS = (
+    "split_projections",
+    "causal_conv1d",
+    "causal_conv1d_window",
+    "gated_delta_rule",
+    "gated_delta_rule_snapshots",
+    "gated_delta_rule_verify",
+    "commit_plan",
+    "commit_plan_groups",
+    "commit",
+    "materialize",
+    "align_move",
+    "align_advance",
+    "short_conv",
+    "gdn_attention",
+)
+
+
+def overloads() -> list[Any]:
+    """Every overload of every operation."""
+    packets = [getattr(torch.ops.recoverssm, name) for name in OPERATIONS]
+    return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+
+
+def _register_fakes() -> None:
+    # Nothing is returned and shapes never change, so there is nothing to compute: what a call writes is in its schema.
+    for overload in overloads():
+        torch.library.register_fake(overload.name())(lambda *args, **kwargs: None)
+
+
+_register_fakes()
+
+
+@cache
+def _find(operation: str, overload: str) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """The overload, the names it takes, and those of them that cannot be None."""
+    function = getattr(getattr(torch.ops.recoverssm, operation), overload)
+    arguments = function._schema.arguments
+    names = tuple(argument.name for argument in arguments)
+    return function, names, tuple(argument.name for argument in arguments if argument.type.kind() != "OptionalType")
+
+
+_MESSAGE = re.compile(r"\[recoverssm\.(\w+)\] (.*)", re.DOTALL)
+
+
+def call(operation: str, overload: str, arguments: dict[str, Any]) -> None:
+    """Calls torch.ops.recoverssm.OPERATION.OVERLOAD. A name that the overload does not take must be None.
+
+    In a compiled graph nothing is translated: the graph holds the operation alone, and its errors are RuntimeErrors whose text starts
+    with "[recoverssm.KIND]".
+    """
+    if torch.compiler.is_compiling():
+        given = {name: value for name, value in arguments.items() if value is not None}
+        getattr(getattr(torch.ops.recoverssm, operation), overload)(**given)
+        return
+    function, names, needed = _find(operation, overload)
+    for name in needed:
+        if arguments.get(name) is None:
+            raise InvalidArgument(f"{operation}: {name}: missing, expected a value")
+    given = {name: value for name, value in arguments.items() if value is not None or name in names}
+    try:
+        function(**given)
+    except NotImplementedError as error:
+        raise Unsupported(f"{operation}: {_first_line(error)}") from error
+    except RuntimeError as error:
+        match = _MESSAGE.search(str(error))
+        if match is None:
+            if "expected a value of type" in str(error).lower():
+                raise InvalidArgument(f"{operation}: {_first_line(error)}") from error
+            raise
+        raise BY_KIND[match[1]](match[2]) from None
+    except TypeError as error:
+        raise InvalidArgument(f"{operation}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
