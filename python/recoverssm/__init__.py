@@ -1,7 +1,7 @@
 """Speculative decoding for gated delta rule layers, with exact recovery of the state.
 
 Without PyTorch: `info`, `sizes`, `map_windows`, and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
-With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*. See docs/python.md.
+With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*, and `record`. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .errors import BadState, DeviceError, Error, InvalidArgument, OutOfRange, U
 
 if TYPE_CHECKING:
     from . import ops, trace
+    from .trace.record import record
 
 __version__: str = _native.version()
 
@@ -31,6 +32,7 @@ __all__ = [
     "info",
     "map_windows",
     "ops",
+    "record",
     "sizes",
     "trace",
 ]
@@ -54,4 +56,6 @@ def info() -> Info:
 def __getattr__(name: str) -> Any:
     if name in ("ops", "trace"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "record":
+        return importlib.import_module(f"{__name__}.trace.record").record
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
