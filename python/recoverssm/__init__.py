@@ -1,6 +1,6 @@
 """Speculative decoding for gated delta rule layers, with exact recovery of the state.
 
-Without PyTorch: `info`, `sizes`, `map_windows`, and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
+Without PyTorch: `info`, `sizes`, `map_windows`, `Session` and its configuration (recoverssm.session), and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
 With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*, and `record`. See docs/python.md.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _build, _native
 from ._sizes import Sizes, WindowMap, map_windows, sizes
 from .errors import BadState, DeviceError, Error, InvalidArgument, OutOfRange, Unsupported
+from .session import GroupConfig, LayerConfig, LayerPool, Row, Session, SessionConfig, session_sizes
 
 if TYPE_CHECKING:
     from . import ops, trace
@@ -23,9 +24,15 @@ __all__ = [
     "BadState",
     "DeviceError",
     "Error",
+    "GroupConfig",
     "Info",
     "InvalidArgument",
+    "LayerConfig",
+    "LayerPool",
     "OutOfRange",
+    "Row",
+    "Session",
+    "SessionConfig",
     "Sizes",
     "Unsupported",
     "WindowMap",
@@ -33,6 +40,7 @@ __all__ = [
     "map_windows",
     "ops",
     "record",
+    "session_sizes",
     "sizes",
     "trace",
 ]
