@@ -1,7 +1,7 @@
 """Speculative decoding for gated delta rule layers, with exact recovery of the state.
 
-Without PyTorch: `info`, `sizes`, `map_windows`, and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
-With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*. See docs/python.md.
+Without PyTorch: `info`, `sizes`, `map_windows`, `Session` and its configuration (recoverssm.session), and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
+With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*, and `record`. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _build, _native
 from ._sizes import Sizes, WindowMap, map_windows, sizes
 from .errors import BadState, DeviceError, Error, InvalidArgument, OutOfRange, Unsupported
+from .session import GroupConfig, LayerConfig, LayerPool, Row, Session, SessionConfig, session_sizes
 
 if TYPE_CHECKING:
     from . import ops, trace, transformers
+    from .trace.record import record
 
 __version__: str = _native.version()
 
@@ -22,15 +24,23 @@ __all__ = [
     "BadState",
     "DeviceError",
     "Error",
+    "GroupConfig",
     "Info",
     "InvalidArgument",
+    "LayerConfig",
+    "LayerPool",
     "OutOfRange",
+    "Row",
+    "Session",
+    "SessionConfig",
     "Sizes",
     "Unsupported",
     "WindowMap",
     "info",
     "map_windows",
     "ops",
+    "record",
+    "session_sizes",
     "sizes",
     "trace",
     "transformers",
@@ -55,4 +65,6 @@ def info() -> Info:
 def __getattr__(name: str) -> Any:
     if name in ("ops", "trace", "transformers"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "record":
+        return importlib.import_module(f"{__name__}.trace.record").record
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

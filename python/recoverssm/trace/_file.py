@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -30,6 +32,7 @@ DTYPES: dict[str, np.dtype] = {
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 VERSION = "1"
+EXTENSION = ".rst.safetensors"
 
 
 class Malformed(InvalidArgument):
@@ -66,13 +69,32 @@ class Trace:
         return np.full(elements * dtype.itemsize, init["bytes"], np.uint8).view(dtype)
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Writes the trace, extension .rst.safetensors. Raises InvalidArgument for a dtype that traces do not have."""
+        """Writes the trace, extension .rst.safetensors: the whole file or none. Raises InvalidArgument for a dtype that traces do not have."""
+        write_whole(path, self.encode())
+
+    def encode(self) -> bytes:
+        """The bytes of the file. Raises InvalidArgument for a dtype that traces do not have."""
         for name, tensor in self.tensors.items():
             if tensor.dtype not in _NAMES:
                 raise InvalidArgument(f"trace: tensor {name}: {tensor.dtype}, expected one of {', '.join(DTYPES)}")
         dense = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in self.tensors.items()}
-        metadata = {"recoverssm_trace": VERSION, "document": json.dumps(self.document)}
-        Path(path).write_bytes(safetensors.numpy.save(dense, metadata))
+        metadata = {"recoverssm_trace": VERSION, "document": json.dumps(self.document, allow_nan=False)}
+        return safetensors.numpy.save(dense, metadata)
+
+
+def write_whole(path: str | PathLike[str], data: bytes) -> None:
+    """Writes a file so that `path` is at every moment what it was before or whole: beside it, flushed to the disk, renamed."""
+    path = Path(path)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def read(path: str | PathLike[str]) -> Trace:

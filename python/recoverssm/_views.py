@@ -1,0 +1,107 @@
+"""Memory of others as the C ABI takes it: torch tensors, numpy arrays, anything with DLPack. Strided views as they are; nothing is copied."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from .errors import InvalidArgument, Unsupported
+
+MOST_DIMS = 4
+
+
+class TensorStruct(ctypes.Structure):
+    """recoverssm_tensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("dims", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * MOST_DIMS),
+        ("stride", ctypes.c_int64 * MOST_DIMS),
+        ("reserved", ctypes.c_int64 * 2),
+    ]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_TORCH = {
+    "torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.float64": "f64",
+    "torch.int32": "i32", "torch.int64": "i64", "torch.uint8": "u8", "torch.bool": "boolean",
+}  # fmt: skip
+_NUMPY = {
+    "float32": "f32", "bfloat16": "bf16", "float16": "f16", "float64": "f64",
+    "int32": "i32", "int64": "i64", "uint8": "u8", "bool": "boolean",
+}  # fmt: skip
+# By DLPack's type code and bits.
+_DLPACK = {
+    (2, 32): "f32", (4, 16): "bf16", (2, 16): "f16", (2, 64): "f64", (0, 32): "i32", (0, 64): "i64", (1, 8): "u8", (6, 8): "boolean",
+}  # fmt: skip
+
+
+def tensor_struct(name: str, given: Any, *, written: bool = False) -> tuple[TensorStruct, Any]:
+    """The struct of a tensor, and what must stay alive while it is used. None is an absent tensor.
+
+    Raises InvalidArgument for what is no tensor, has a dtype that the C ABI does not know, more than four dimensions, strides that are no
+    whole elements, or is read-only where it shall be written; Unsupported for another device than the CPU.
+    """
+    if given is None:
+        return TensorStruct(dims=-1), None
+    if type(given).__module__.partition(".")[0] == "torch" and hasattr(given, "data_ptr"):
+        if given.device.type != "cpu":
+            raise Unsupported(f"{name}: on {given.device}, expected the CPU")
+        return _struct(name, given.data_ptr(), _TORCH.get(str(given.dtype)), given.dtype, given.shape, given.stride()), given
+    if isinstance(given, np.ndarray):
+        if written and not given.flags.writeable:
+            raise InvalidArgument(f"{name}: a read-only array, expected one to write")
+        strides = [stride / given.itemsize for stride in given.strides]
+        if given.dtype.byteorder == ">" or any(stride != int(stride) for stride in strides):
+            raise InvalidArgument(f"{name}: dtype {given.dtype}, strides {given.strides} bytes, expected whole elements in native order")
+        return _struct(name, given.ctypes.data, _NUMPY.get(given.dtype.name), given.dtype, given.shape, [int(s) for s in strides]), given
+    if hasattr(given, "__dlpack__"):
+        return _from_dlpack(name, given)
+    raise InvalidArgument(f"{name}: {type(given).__name__}, expected a tensor: of torch, of numpy, or with DLPack")
+
+
+def _from_dlpack(name: str, given: Any) -> tuple[TensorStruct, Any]:
+    if given.__dlpack_device__()[0] != 1:
+        raise Unsupported(f"{name}: on DLPack device {given.__dlpack_device__()}, expected the CPU")
+    capsule = given.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    shape = tensor.shape[: tensor.ndim]
+    if tensor.strides:
+        strides = tensor.strides[: tensor.ndim]
+    else:
+        strides = [int(np.prod(shape[place + 1 :])) for place in range(len(shape))]
+    dtype = _DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    shown = f"of DLPack code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+    # The capsule owns the memory: it is not taken over, and frees it when it goes.
+    return _struct(name, (tensor.data or 0) + tensor.byte_offset, dtype, shown, shape, strides), (capsule, given)
+
+
+def _struct(name: str, address: int, dtype: str | None, shown: Any, shape: Any, strides: Any) -> TensorStruct:
+    if dtype is None:
+        raise InvalidArgument(f"{name}: dtype {shown}, expected one of {', '.join(_native.DTYPES)}")
+    if len(shape) > MOST_DIMS:
+        raise InvalidArgument(f"{name}: {len(shape)} dimensions, expected at most {MOST_DIMS}")
+    pad = (0,) * (MOST_DIMS - len(shape))
+    made = TensorStruct(address, _native.DTYPES.index(dtype), len(shape), (*shape, *pad), (*strides, *pad))
+    return made
