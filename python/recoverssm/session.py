@@ -281,7 +281,7 @@ class Session:
     """Blocks, requests, steps, prefixes and checkpoints of one model (docs/sessions.md).
 
     Requests, steps and prefixes are integers, never 0 and never used again within a session: a stale one is refused (BadState).
-    One call at a time: calls from several threads wait for each other. close(), or a with block, frees it.
+    One call at a time: calls from several threads wait for each other. A forked child may go on with its copy. close(), or a with block, frees it.
     """
 
     def __init__(self, config: SessionConfig, pools: Sequence[LayerPool] | None = None, *, threads: int = 1) -> None:
@@ -289,12 +289,13 @@ class Session:
 
         Raises InvalidArgument for a configuration or pools that no session accepts.
         """
-        self._handle, self._context = ctypes.c_void_p(), ctypes.c_void_p()
+        self._handle, self._own_context = ctypes.c_void_p(), ctypes.c_void_p()
+        self._threads, self._process = ctypes.c_int32(integer("session: threads", threads)), os.getpid()
         self._lock = threading.Lock()
         self._config = _Config(config)  # its tensors live as long as the session
         self._kinds = [layer.kind for layer in config.layers]
         given = None if pools is None else self._config.pools(pools)
-        call("context_create", ctypes.c_int32(integer("session: threads", threads)), ctypes.byref(self._context))
+        call("context_create", self._threads, ctypes.byref(self._own_context))
         try:
             count = ctypes.c_size_t(0 if pools is None else len(pools))
             call("session_create", ctypes.byref(self._config.struct), given, count, ctypes.byref(self._handle))
@@ -305,8 +306,8 @@ class Session:
     def close(self) -> None:
         """Frees the session and its own pools. A second time it does nothing; every other call is refused from then on."""
         with self._lock:
-            for name, handle in (("session", self._handle), ("context", self._context)):
-                if handle:
+            for name, handle in (("session", self._handle), ("context", self._own_context)):
+                if handle and (name == "session" or self._process == os.getpid()):
                     function = getattr(_native.library, f"recoverssm_{name}_destroy")
                     function.restype = None
                     function(handle)
@@ -321,6 +322,15 @@ class Session:
     def __del__(self) -> None:
         if hasattr(self, "_config"):
             self.close()
+
+    @property
+    def _context(self) -> ctypes.c_void_p:
+        if self._process != os.getpid():
+            # A forked child: the other context's threads are the parent's.
+            self._own_context = ctypes.c_void_p()
+            call("context_create", self._threads, ctypes.byref(self._own_context))
+            self._process = os.getpid()
+        return self._own_context
 
     def _call(self, name: str, *arguments: Any) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ def command() -> Path | None:
     return max(built, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def replay_by_command(files: Sequence[Path]) -> None:
+def replay_by_command(files: Sequence[Path], calls: int = 1) -> None:
     """`recoverssm replay` accepts them all. Warns, which pytest lists at the end, where there is no command."""
     program = command()
     if program is None:
@@ -28,4 +28,4 @@ def replay_by_command(files: Sequence[Path]) -> None:
     result = subprocess.run([program, "replay", *files, "--json", "-"], capture_output=True, text=True, check=False)
     report = json.loads(result.stdout)
     assert result.returncode == 0 and report["ok"], [one for one in report["traces"] if not one["ok"]][:2]
-    assert len(report["traces"]) == len(files) and all(one["skipped"] is None and one["calls"] == 1 for one in report["traces"])
+    assert len(report["traces"]) == len(files) and all(one["skipped"] is None and one["calls"] == calls for one in report["traces"])

@@ -1,6 +1,7 @@
 """recoverssm.Session: its steps against the operations token by token, what it takes as tensors, and what it refuses."""
 
 import gc
+import os
 import threading
 
 import ml_dtypes
@@ -307,8 +308,9 @@ def test_refusals():
         expect(recoverssm.Error, ["export"], of.export, request, 3)
         expect(recoverssm.BadState, ["restore"], of.restore, request, saved, 4)
         other = of.admit()
-        expect(recoverssm.Error, ["restore"], of.restore, other, saved[:-1], 4)
-        expect(recoverssm.Error, ["restore"], of.restore, other, saved, 4, 5)
+        expect(recoverssm.Error, ["bytes", "expected"], of.restore, other, saved[:-1], 4)
+        expect(recoverssm.Error, ["tag"], of.restore, other, saved, 4, 5)
+        expect(recoverssm.Error, ["tokens"], of.restore, other, saved, 3)
         expect(recoverssm.OutOfRange, ["block"], of.block_tag, 0, 99)
         assert of.info(request) == before
         counters = of.counters()
@@ -331,6 +333,24 @@ def test_configurations_that_are_none():
     expect(recoverssm.InvalidArgument, ["pools"], Session, model.config(), [LayerPool()])
     expect(recoverssm.InvalidArgument, ["checkpoint"], session.inspect_checkpoint, b"x" * 80)
     expect(recoverssm.DeviceError, ["no such"], session.read_checkpoint, "no such")
+
+
+def test_a_forked_child_goes_on_with_its_copy():
+    model = Model(10)
+    with Session(model.config(), threads=2) as of:
+        request = of.admit()
+        model.step(of, [(request, "prefill", 0, 4)])
+        want = of.export(of.fork(request), 4)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if of.export(of.fork(request), 4)[56:-8] == want[56:-8] else 2
+                of.close()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        model.step(of, [(request, "window", 4, 2)], {request: 1})
 
 
 def test_threads_wait_for_each_other():

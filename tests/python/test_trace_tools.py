@@ -3,9 +3,13 @@
 import cases
 import pytest
 import recoverssm
+import torch
+from command import replay_by_command
 from conftest import ROOT
 from recoverssm import trace
 from recoverssm.trace.__main__ import main
+from recoverssm.trace._summary import rows_of
+from recoverssm.trace.replay import replay
 
 GOLDEN = sorted((ROOT / "traces").rglob("*.rst.safetensors"))
 
@@ -41,3 +45,72 @@ def test_files_that_are_none(tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "x")]) == 2
     assert main(["inspect", str(tmp_path / "y")]) == 2
     assert capsys.readouterr().err.count("recoverssm.trace: ") == 2
+
+
+PAIRS = {
+    "convolutions": ("causal_conv1d", "causal_conv1d_window"),
+    "rules": ("gated_delta_rule", "gated_delta_rule_verify"),
+    "lazy rules": ("gated_delta_rule", "gated_delta_rule_verify.lazy"),
+    "attention": ("gdn_attention (plain rows only)", "gdn_attention.verify (windows only)"),
+    "attention, lazy plain rows": ("gdn_attention.plain_lazy", "gdn_attention.verify (windows only)"),
+}
+LAYER = ("weight", "bias", "A_log", "dt_bias")
+
+
+def pair(folder, plain, window, **changes):
+    """A plain and a window capture of one layer, the second of other rows and pools."""
+    one, two = cases.make(plain, 0), cases.make(window, 1, cases.Shape(lengths=(3, 1, 2), blocks=17))
+    two[1].update({name: one[1][name] for name in LAYER if name in one[1]}, **changes)
+    if "conv" in plain:
+        one[1]["line"] = cases.Maker(cases.Shape()).line(two[1]["line"].shape[1])
+        one[1]["line_kind"] = two[1]["line_kind"]
+    return recorded(folder, one, two)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_merge(name, tmp_path, capsys):
+    plain, window = pair(tmp_path / "captures", *PAIRS[name])
+    out = tmp_path / "merged.rst.safetensors"
+    assert main(["merge", str(plain), str(window), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "OTHER" not in printed and "plain out" in printed and "window out" in printed
+    merged = trace.read(out)
+    assert replay(merged)["ok"]
+    replay_by_command([out], calls=len(merged.document["calls"]))
+    if "attention" in name:
+        args = merged.document["calls"][0]["args"]
+        assert len(merged.document["calls"]) == 1 and args["plain"] and args["windows"]
+    blocks = [set(rows.blocks[rows.lengths > 0]) for call in merged.document["calls"] for rows in rows_of(call, merged.buffers())]
+    assert all(blocks) and not blocks[0] & blocks[1]
+    # The windows' part is looked at: other drafts give other bits than the capture's.
+    merged.tensors["expected0"] = merged.tensors["expected0"] * 2 + 1
+    assert not replay(merged)["ok"]
+
+
+def test_what_cannot_be_merged(tmp_path, capsys):
+    plain, window = pair(tmp_path, *PAIRS["rules"], A_log=torch.zeros(2))
+    assert main(["merge", str(plain), str(window)]) == 2
+    assert main(["merge", str(window), str(plain)]) == 2
+    text = capsys.readouterr().err
+    assert "A_log: other in the two captures" in text and "gated_delta_rule_verify and gated_delta_rule" in text
+
+
+@pytest.mark.parametrize("layout", ["flat", "interleaved"])
+@pytest.mark.parametrize("name", ["split_projections", "gdn_attention.verify"])
+def test_repack(name, layout, tmp_path, capsys):
+    operation, arguments = cases.make(name, shape=cases.Shape(H=2, HV=4))
+    (file,) = recorded(tmp_path / "captures", (operation, arguments | {"layout": layout}))
+    out = tmp_path / "out.rst.safetensors"
+    assert main(["repack", str(file), "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "OTHER" not in text and "qkvz there and back" in text and "z" in text
+    args = trace.read(out).document["calls"][0]["args"]
+    assert args["layout"] != layout
+    assert trace.read(out).tensors[f"call.qkvz.{args['layout']}.init"].tobytes() != arguments["qkvz"].numpy().tobytes()
+    replay_by_command([out])
+
+
+def test_repack_needs_projections(tmp_path, capsys):
+    (file,) = recorded(tmp_path, cases.make("commit"))
+    assert main(["repack", str(file)]) == 2
+    assert "no call with projections" in capsys.readouterr().err
