@@ -44,11 +44,13 @@ def _drawable(values: np.ndarray) -> bool:
 
 def _rows(axes, parts) -> None:
     first = 0
+    named = False
     for rows in parts:
         places = first + np.arange(len(rows.lengths))
         axes.bar(places, rows.lengths, color="tab:blue" if rows.kind == "plain" else "tab:orange", label=f"{rows.kind} rows")
         if rows.accepted is not None:
-            axes.plot(places, rows.accepted, "k_", markersize=14, label="accepted")
+            axes.plot(places, rows.accepted, "k_", markersize=14, label=None if named else "num_accepted")
+            named = True
         first += len(places)
     axes.set(xlabel="row", ylabel="tokens")
     axes.yaxis.get_major_locator().set_params(integer=True)
