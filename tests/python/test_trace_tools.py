@@ -114,3 +114,71 @@ def test_repack_needs_projections(tmp_path, capsys):
     (file,) = recorded(tmp_path, cases.make("commit"))
     assert main(["repack", str(file)]) == 2
     assert "no call with projections" in capsys.readouterr().err
+
+
+DIFFERED = ["causal_conv1d", "causal_conv1d_window", "gated_delta_rule", "gated_delta_rule_verify", "gated_delta_rule_verify.kda"]
+DIFFERED += ["gdn_attention (plain rows only)", "gdn_attention.verify"]
+
+
+@pytest.mark.parametrize("change", [{}, {"scale": 0.5}, {"l2norm": False, "scale": None}], ids=str)
+@pytest.mark.parametrize("name", DIFFERED)
+def test_diff(name, change, tmp_path, capsys):
+    pytest.importorskip("transformers", reason="diff needs transformers")
+    if "conv" in name and change:
+        pytest.skip("convolutions have no scale and no norm")
+    operation, arguments = cases.make(name)
+    if "l2norm" in change:
+        arguments.update({part: arguments[part] * 0.3 for part in ("q", "k") if part in arguments})
+    (file,) = recorded(tmp_path, (operation, arguments | change))
+    code = main(["diff", str(file), "--atol", "1e-4", "--rtol", "1e-4"])
+    text = capsys.readouterr().out
+    assert code == 0, text
+    kinds = {line.split()[0] for line in text.splitlines()[1:]}
+    assert kinds == ({"plain", "window"} if name == "gdn_attention.verify" else {"window" if "window" in name or "verify" in name else "plain"})
+    # A wrong figure in what the operation reads is another result than transformers': the comparison can fail.
+    one = trace.read(file)
+    summary = diff_of(one, name)
+    assert not summary.ok and any(each.far for each in summary.classes.values())
+
+
+def diff_of(one, name):
+    """The difference where the operation ran with another input than the recomputation."""
+    from recoverssm.trace import _diff
+
+    original = _diff.execute
+
+    def disturbed(of):
+        changed = trace.Trace(of.document, {key: array + (array.dtype.kind == "f") * array for key, array in of.tensors.items()})
+        return original(changed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_diff, "execute", disturbed)
+        return _diff.diff([one])
+
+
+def test_diff_sums_up_and_says_what_it_left_out(tmp_path, capsys):
+    pytest.importorskip("transformers", reason="diff needs transformers")
+    names = ["gated_delta_rule_verify", "commit_plan", "commit", "gated_delta_rule.lazy"]
+    operation, plan = cases.make("commit_plan")
+    plan["num_accepted"] = torch.tensor([1, 3, 0, 1], dtype=torch.int32)
+    files = recorded(tmp_path, *(("commit_plan", plan) if name == "commit_plan" else cases.make(name) for name in names))
+    assert main(["diff", *map(str, files)]) == 0
+    text = capsys.readouterr().out
+    assert "left out: 1 x commit: transformers has no such function" in text and "(lazy)" in text
+    lines = {tuple(line.split()[:2]): line.split()[-1] for line in text.splitlines() if line.startswith("window")}
+    assert lines[("window", "2")] == "1..1" and lines[("window", "3")] == "3..3"
+    assert main(["diff", str(files[2])]) == 1  # nothing was recomputed
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+@pytest.mark.parametrize("name", ["gdn_attention.verify", "commit", "align_advance", "gated_delta_rule_verify.lazy"])
+def test_plot(name, ending, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="plot needs matplotlib")
+    (file,) = recorded(tmp_path / "captures", cases.make(name))
+    out = tmp_path / f"figure.{ending}"
+    assert main(["plot", str(file), str(out)]) == 0
+    data = out.read_bytes()
+    assert len(data) > 5000 and (data.startswith(b"\x89PNG") if ending == "png" else b"<svg" in data)
+    assert main(["plot", str(file), str(tmp_path / "figure.txt")]) == 2
+    assert main(["plot", str(file), str(out), "--call", "1"]) == 2
+    assert "ends in .svg or .png" in capsys.readouterr().err

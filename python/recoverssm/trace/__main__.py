@@ -39,6 +39,21 @@ def _repack(options: argparse.Namespace) -> int:
     return _wrote(options.out, repacked, all(one.same for one in equal))
 
 
+def _diff(options: argparse.Namespace) -> int:
+    from ._diff import diff
+
+    summary = diff(map(read, options.file), atol=options.atol, rtol=options.rtol)
+    print(summary.text())
+    return 0 if summary.ok else 1
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from ._plot import plot
+
+    plot(read(options.file), options.out, options.call)
+    return 0
+
+
 def _wrote(path: Path | None, made: Trace, good: bool) -> int:
     if path is not None:
         made.write(path)
@@ -63,6 +78,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("file", type=Path)
     command.add_argument("--out", type=Path, metavar="FILE", help="write the repacked trace")
     command.set_defaults(run=_repack)
+
+    command = commands.add_parser("diff", help="captures against transformers' PyTorch functions, summed up by kind and length of rows")
+    command.add_argument("file", type=Path, nargs="+")
+    command.add_argument("--atol", type=float, default=2e-2)
+    command.add_argument("--rtol", type=float, default=2e-2)
+    command.set_defaults(run=_diff)
+
+    command = commands.add_parser("plot", help="draw a call of a trace: its rows and the size of its values")
+    command.add_argument("file", type=Path)
+    command.add_argument("out", help="NAME.svg or NAME.png")
+    command.add_argument("--call", type=int, default=0, help="which call of the trace, from 0")
+    command.set_defaults(run=_plot)
     return parser
 
 
