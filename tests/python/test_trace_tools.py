@@ -6,7 +6,7 @@ import recoverssm
 import torch
 from command import replay_by_command
 from conftest import ROOT
-from recoverssm import trace
+from recoverssm import ops, trace
 from recoverssm.trace.__main__ import main
 from recoverssm.trace._summary import rows_of
 from recoverssm.trace.replay import replay
@@ -158,7 +158,7 @@ def diff_of(one, name):
 
 def test_diff_sums_up_and_says_what_it_left_out(tmp_path, capsys):
     pytest.importorskip("transformers", reason="diff needs transformers")
-    names = ["gated_delta_rule_verify", "commit_plan", "commit", "gated_delta_rule.lazy"]
+    names = ["commit", "gated_delta_rule_verify", "commit_plan", "gated_delta_rule.lazy"]
     operation, plan = cases.make("commit_plan")
     plan["num_accepted"] = torch.tensor([1, 3, 0, 1], dtype=torch.int32)
     files = recorded(tmp_path, *(("commit_plan", plan) if name == "commit_plan" else cases.make(name) for name in names))
@@ -167,7 +167,23 @@ def test_diff_sums_up_and_says_what_it_left_out(tmp_path, capsys):
     assert "left out: 1 x commit: transformers has no such function" in text and "(lazy)" in text
     lines = {tuple(line.split()[:2]): line.split()[-1] for line in text.splitlines() if line.startswith("window")}
     assert lines[("window", "2")] == "1..1" and lines[("window", "3")] == "3..3"
-    assert main(["diff", str(files[2])]) == 1  # nothing was recomputed
+    assert main(["diff", str(files[0])]) == 1  # nothing was recomputed
+
+
+def test_diff_takes_accepted_counts_from_the_commit_behind_a_window(tmp_path, capsys):
+    pytest.importorskip("transformers", reason="diff needs transformers")
+    maker = cases.Maker(cases.Shape(lengths=(2, 3)))
+    verify = {**maker.rule(), "records": maker.records(), "window_capacity": 3}
+    group = maker.commit_group()
+    group.state_indices = group.final_indices = verify["state_indices"]
+    group.boundary_indices, group.boundary_len = torch.zeros(2, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
+    group.commit_len = torch.tensor([1, 2], dtype=torch.int32)
+    layer = ops.Layer(state=verify["state"], records=verify["records"])
+    commit = {"groups": [group], "layers": [layer], "window_capacity": 3}
+    files = recorded(tmp_path, ("gated_delta_rule_verify", verify), ("commit", commit))
+    assert main(["diff", *map(str, files)]) == 0
+    lines = {tuple(line.split()[:2]): line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.startswith("window")}
+    assert lines == {("window", "2"): "1..1", ("window", "3"): "2..2"}
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

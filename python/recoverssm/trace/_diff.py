@@ -31,7 +31,7 @@ _CONVOLUTIONS = ("causal_conv1d", "causal_conv1d_window")
 @dataclass
 class Class:
     """Rows of one kind and length. worst: largest |got - want|; far: rows with an element beyond the tolerance; accepted: of the rows that
-    name a count, in commit_plan too."""
+    name a count, of commit_plan's, and what a commit keeps of the window that the captures before it have in that block."""
 
     rows: int = 0
     worst: float = 0.0
@@ -45,6 +45,7 @@ class Summary:
 
     classes: dict[tuple[str, int], Class] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+    last_window: dict[int, int] = field(default_factory=dict)  # block -> tokens of its last verified window
 
     @property
     def ok(self) -> bool:
@@ -61,7 +62,7 @@ class Summary:
 
 def diff(traces: Iterable[Trace], *, atol: float = 2e-2, rtol: float = 2e-2) -> Summary:
     """Recomputes rows of causal_conv1d, gated_delta_rule, their window forms (verify) and gdn_attention, and compares the outputs, of plain
-    rows of a rule the final state too: |got - want| <= atol + rtol * |want|. Captures of one call each."""
+    rows of a rule the final state too: |got - want| <= atol + rtol * |want|. Captures of one call each, in the order of the run."""
     summary = Summary()
     for trace in traces:
         for call in trace.document["calls"]:
@@ -82,6 +83,12 @@ def _call(summary: Summary, trace: Trace, call: dict[str, Any], atol: float, rto
             for i, length in enumerate(rows.lengths if rows.accepted is not None else ()):
                 _class(summary, rows.kind, length).accepted.append(int(rows.accepted[i]))
         return
+    if op == "commit":
+        for group in call["args"]["groups"]:
+            blocks, kept = view(before, group["state_indices"]), view(before, group["commit_len"])
+            for block, count in zip(blocks.tolist(), kept.tolist(), strict=True):
+                if block in summary.last_window:
+                    _class(summary, "window", summary.last_window[block]).accepted.append(count)
     reason = _not_recomputed(op, call["args"])
     if reason is not None:
         summary.left_out[reason] += 1
@@ -97,6 +104,8 @@ def _call(summary: Summary, trace: Trace, call: dict[str, Any], atol: float, rto
                 continue
             one = _class(summary, rows.kind, length)
             one.rows += 1
+            if windows and op != "causal_conv1d_window":
+                summary.last_window[int(rows.blocks[i])] = int(length)
             if rows.accepted is not None:
                 one.accepted.append(int(rows.accepted[i]))
             far = False
