@@ -46,6 +46,9 @@ void check_rows(SessionState& state, std::span<const StepRow> rows) {
     if (rows[i].request != 0) seen.push_back(rows[i].request);
   }
   if (tokens > INT32_MAX) fail(ErrorKind::out_of_range, kCall, "rows", text(tokens, " tokens"), "fewer than 2^31");
+  if (times(state.conv_bytes_per_token, tokens) == INT64_MAX) {
+    fail(ErrorKind::out_of_range, kCall, "rows", text(tokens, " tokens"), "convolution outputs that fit in 64 bits");
+  }
   std::ranges::sort(seen);
   const auto twice = std::ranges::adjacent_find(seen);
   if (twice != seen.end()) {
@@ -279,10 +282,7 @@ StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
     Placement placement(state, rows);
     placement.take();
     OpenStep step = make_step(state, rows, placement);
-    const std::int64_t bytes = times(state.conv_bytes_per_token, step.tokens);
-    if (bytes == INT64_MAX)
-      fail(ErrorKind::out_of_range, kCall, "rows", text(step.tokens, " tokens"), "conv outputs within 64 bits");
-    if (bytes > state.conv_out_bytes) {
+    if (const std::int64_t bytes = state.conv_bytes_per_token * step.tokens; bytes > state.conv_out_bytes) {
       state.conv_out = allocate(bytes);
       state.conv_out_bytes = bytes;
     }

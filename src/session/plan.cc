@@ -101,8 +101,8 @@ void take_over(SessionState& state, std::size_t g, const GroupPlan& plan, const 
 
 }  // namespace
 
-std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const CommitRow> rows, Context& context) {
-  if (rows.empty()) return {};
+void commit_rows(SessionState& state, std::span<const CommitRow> rows, Context& context) {
+  if (rows.empty()) return;
   Shared shared;
   for (const CommitRow& row : rows) {
     shared.offsets.push_back(shared.offsets.back() + row.length);
@@ -130,15 +130,14 @@ std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const Commi
                       .layers = state.layers,
                       .window_capacity = state.config.window_capacity,
                       .null_block_id = state.config.null_block_id});
+  for (std::size_t g = 0; state.align() && g < plans.size(); ++g)
+    take_over(state, g, plans[g], plans[state.one_block_size ? 0 : g], rows);
   if (state.one_block_size) {
     ++state.counters.grouped_calls;
   } else {
     ++state.counters.per_group_calls;
     state.counters.per_group_reason = "block sizes differ";
   }
-  for (std::size_t g = 0; state.align() && g < plans.size(); ++g)
-    take_over(state, g, plans[g], plans[state.one_block_size ? 0 : g], rows);
-  return std::move(plans[0].commit_len);
 }
 
 }  // namespace recoverssm

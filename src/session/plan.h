@@ -15,7 +15,7 @@ struct CommitRow {
   StepId step = 0;  // of the window, for the tags of the blocks it writes
 };
 
-// Plans, commits and advances: states, lines, running columns and boundaries; not the requests' counts. Returns each row's commit_len.
-std::vector<std::int32_t> commit_rows(SessionState& state, std::span<const CommitRow> rows, Context& context);
+// Plans, commits and advances: states, lines, running columns and boundaries; not the requests' counts.
+void commit_rows(SessionState& state, std::span<const CommitRow> rows, Context& context);
 
 }  // namespace recoverssm
