@@ -132,7 +132,8 @@ void Check::addressable(const Name& name, const TensorView& view) {
 void Check::stride(const Name& name, const TensorView& view, int d, const Dim& dim) {
   if (!ok()) return;
   const auto i = static_cast<std::size_t>(d);
-  if (view.shape[i] <= 1 || view.stride[i] == dim.size) return;
+  // numpy gives a view without elements strides of 0.
+  if (view.empty() || view.shape[i] <= 1 || view.stride[i] == dim.size) return;
   invalid(name, text("stride ", view.stride[i], " of the ", view.dims == 1 ? "only dimension" : ordinal(d, view.dims)),
           expectation(dim));
 }

@@ -110,7 +110,7 @@ class Check {
   void required(const Name& name, const TensorView& view, const char* expected);
   void absent(const Name& name, const TensorView& view, const char* expected);
 
-  // Stride of dimension d, where it has more than one element.
+  // Stride of dimension d, where it has more than one element. A view without elements may have any strides.
   void stride(const Name& name, const TensorView& view, int d, const Dim& dim);
   // The last dimension is contiguous.
   void contiguous_last(const Name& name, const TensorView& view) { stride(name, view, view.dims - 1, {"", 1}); }

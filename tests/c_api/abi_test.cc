@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -161,6 +162,24 @@ TEST(Structs, ReservedWordsAndFlags) {
 }
 
 // An init function writes what its caller has room for.
+// numpy and torch give a view without elements strides of 0: no stride of such a view is looked at.
+TEST(Structs, ViewsWithoutElements) {
+  Calls calls;
+  ToC convert;
+  recoverssm_split_projections_params params = convert(calls.split());
+  recoverssm_tensor* const views[] = {&params.qkvz, &params.ba, &params.mixed_qkv, &params.z, &params.b, &params.a};
+  for (recoverssm_tensor* view : views) {
+    view->data = nullptr;
+    view->shape[0] = 0;
+    std::fill(std::begin(view->stride), std::end(view->stride), 0);
+  }
+  const recoverssm_launch launch = new_launch();
+  EXPECT_EQ(text_of(recoverssm_split_projections_validate(&params)), "ok");
+  EXPECT_EQ(text_of(recoverssm_split_projections_run(&params, &launch)), "ok");
+  params.qkvz.shape[0] = 2;
+  EXPECT_TRUE(says(text_of(recoverssm_split_projections_validate(&params)), "qkvz: "));
+}
+
 TEST(Structs, InitOfAnyVersion) {
   recoverssm_rule_inputs inputs;
   std::memset(static_cast<void*>(&inputs), 0x5A, sizeof inputs);

@@ -41,6 +41,7 @@ TEST(ContractShapes, SplitProjections) {
     {"null data", [](P& p) { p.z.data = nullptr; }, kInvalid, {"z", "null data"}},
     {"interleaved is a layout", [](P& p) { p.layout = Layout::interleaved; }, kOk},
     {"no tokens", [](P& p) { for (auto* v : {&p.qkvz, &p.ba, &p.mixed_qkv, &p.z, &p.b, &p.a}) *v = without_data(with_shape(*v, 0, 0)); }, kOk},
+    {"no tokens, strides of 0", [](P& p) { for (auto* v : {&p.qkvz, &p.ba, &p.mixed_qkv, &p.z, &p.b, &p.a}) { *v = with_shape(*v, 0, 0); v->stride = {}; } }, kOk},
     {"fewer tokens than rows", [&](P& p) { p.token_index = calls.ints({5, 0}); p.mixed_qkv.shape[0] = p.a.shape[0] = 2; }, kOk},
     {"too few local rows", [&](P& p) { p.token_index = calls.ints({5, 0}); p.mixed_qkv.shape[0] = 1; }, kInvalid, {"mixed_qkv"}},
     {"entry past the rows", [&](P& p) { p.token_index = calls.ints({5, 6}); }, kRange, {"token_index", "6"}},

@@ -56,6 +56,8 @@ std::vector<Case<P>> rule_cases(Calls& calls) {
     {"more dimensions than there are", [](P& p) { p.inputs.q = TensorView(p.inputs.q.data, DType::bf16, {1, 1, 1, 1, 1}); }, kInvalid, {"q"}},
     {"f32 out", [&](P& p) { p.out = calls.tensor(DType::f32, {6, 4, 8}); }, kOk},
     {"heads apart", [](P& p) { p.inputs.q.stride = {0, 0, 1, 0}; }, kOk},
+    {"no tokens, strides of 0", [&](P& p) { for (auto* v : {&p.inputs.q, &p.inputs.k, &p.inputs.v, &p.inputs.a, &p.inputs.b, &p.out}) { *v = with_shape(*v, 0, 0); v->stride = {}; } p.rows.query_start_loc = calls.ints({0, 0, 0, 0}); }, kOk},
+    {"one token, strides of 0", [](P& p) { p.inputs.q = with_shape(p.inputs.q, 0, 1); p.inputs.q.stride = {}; }, kInvalid, {"q", "stride 0"}},
     {"broadcast tokens", [](P& p) { p.inputs.v.stride[0] = 0; }, kOk},
     {"tails", [&](P& p) { p.inputs.k = calls.tensor(DType::bf16, {9, 2, 16}); p.out = calls.tensor(DType::bf16, {7, 4, 8}); }, kOk},
     {"scalars", [](P& p) { p.inputs.l2norm = false; p.inputs.scale = 1.0F; p.inputs.softplus_beta = 2.0F; }, kOk},
