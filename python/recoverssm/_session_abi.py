@@ -60,6 +60,9 @@ SessionCounts = _struct(
         ("last_refusal", ctypes.c_char * 256),
     ),
 )
+Counters = _struct(
+    "counters", "q rows tokens state_read state_written record_read record_written line_read line_written activation_read activation_written"
+)
 CheckpointInfo = _struct("checkpoint_info", "q tokens; Q tag owner step; q bytes; u version; i layers", more=(("layout", ctypes.c_char * 64),))
 
 

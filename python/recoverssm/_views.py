@@ -1,10 +1,12 @@
-"""Memory of others as the C ABI takes it: torch tensors, numpy arrays, anything with DLPack. Strided views as they are; nothing is copied."""
+"""Memory of others as the C ABI takes it: torch tensors, numpy arrays, anything with DLPack; and the C ABI's as numpy arrays. Strided views
+as they are; nothing is copied."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from . import _native
@@ -105,3 +107,26 @@ def _struct(name: str, address: int, dtype: str | None, shown: Any, shape: Any, 
     pad = (0,) * (MOST_DIMS - len(shape))
     made = TensorStruct(address, _native.DTYPES.index(dtype), len(shape), (*shape, *pad), (*strides, *pad))
     return made
+
+
+class _Memory:
+    """numpy's array interface of a tensor of the C ABI. Its arrays keep it, and so `owner`, alive."""
+
+    def __init__(self, tensor: TensorStruct, dtype: np.dtype, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": np.dtype(f"u{dtype.itemsize}").str,
+            "data": (tensor.data or 0, False),
+            "shape": tuple(tensor.shape[: tensor.dims]),
+            "strides": tuple(stride * dtype.itemsize for stride in tensor.stride[: tensor.dims]),
+        }
+
+
+def array_of(tensor: TensorStruct, owner: Any) -> np.ndarray | None:
+    """The memory of a tensor of the C ABI as a numpy array, bfloat16 through ml_dtypes, that keeps `owner` alive. None if it is absent."""
+    if tensor.dims < 0 or (tensor.dims == 0 and not tensor.data):
+        return None
+    name = next(name for name, word in _NUMPY.items() if word == _native.DTYPES[tensor.dtype])
+    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    return np.asarray(_Memory(tensor, dtype, owner)).view(dtype)

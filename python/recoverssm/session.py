@@ -13,13 +13,27 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import _native
 from . import _session_abi as abi
+from ._records import KdaRecords
 from ._session_abi import call, integer, new
-from ._views import tensor_struct
+from ._session_types import (
+    BlockTag,
+    CheckpointInfo,
+    Counters,
+    GroupConfig,
+    LayerConfig,
+    LayerPool,
+    LayerSizes,
+    RequestInfo,
+    Row,
+    SessionConfig,
+    SessionSizes,
+    Traffic,
+)
+from ._views import array_of, tensor_struct
 from .errors import BadState, InvalidArgument
 
 KINDS = ("gdn", "kda", "short_conv")
@@ -32,6 +46,7 @@ __all__ = [
     "CheckpointInfo",
     "Counters",
     "GroupConfig",
+    "KdaRecords",
     "LayerConfig",
     "LayerPool",
     "LayerSizes",
@@ -40,158 +55,13 @@ __all__ = [
     "Session",
     "SessionConfig",
     "SessionSizes",
+    "Traffic",
     "inspect_checkpoint",
     "prefix_hit",
     "read_checkpoint",
     "session_sizes",
     "write_checkpoint",
 ]
-
-
-@dataclass(kw_only=True, eq=False)
-class LayerConfig:
-    """One layer. Sizes need no tensor, a session needs A_log and dt_bias of kda layers, forward needs all. T is `activation`."""
-
-    kind: str = "gdn"  # "gdn", "kda" or "short_conv"
-    group: int = 0  # index into the groups
-    H: int = 0  # query/key heads; gdn, kda
-    HV: int = 0  # value heads, a multiple of H
-    K: int = 0  # elements of a query/key head
-    V: int = 0  # elements of a value head
-    W: int = 0  # taps of the convolution; gdn, kda: 0 for none
-    channels: int = 0  # short_conv: C; gdn, kda: 0, it is 2*H*K + HV*V
-    dilation: int = 1  # short_conv
-    activation: str = "bf16"  # T: "f32", "bf16" or "f16"
-    state: str = "f32"  # the state's dtype
-    conv_activation: str | None = "silu"  # or None
-    lower_bound: float | None = None  # kda, < 0: the bounded gate
-    scale: float | None = None  # of the query; None: 1/sqrt(K)
-    l2norm: bool = True
-    softplus_beta: float = 1.0
-    softplus_threshold: float = 20.0
-    weight: Any = None  # [C, W] T or float32
-    bias: Any = None  # optional [C] T or float32; gdn, kda
-    A_log: Any = None  # [HV] T or float32; gdn, kda
-    dt_bias: Any = None  # gdn [HV], kda [HV, K]; T or float32
-
-
-@dataclass(kw_only=True)
-class GroupConfig:
-    """Layers that share block ids."""
-
-    blocks: int  # of the pool, ids 0..blocks-1; those <= null_block_id are never handed out
-    block_size: int | None = None  # align mode: B >= S tokens a block of the prefix cache. In all groups or in none
-
-
-@dataclass(kw_only=True)
-class SessionConfig:
-    """A model's layers and how its requests are kept."""
-
-    layers: Sequence[LayerConfig]
-    groups: Sequence[GroupConfig]
-    window_capacity: int = 1  # S = 1 + the most drafts, tokens
-    line_kind: str = "anchored"  # "anchored": a window can be undone; "rolled": one position shorter
-    lazy: bool = False  # commit only records counts, the next step folds
-    null_block_id: int = 0
-    kept_boundaries: int = 1  # align mode: prefix boundaries a request keeps behind its running block
-
-
-@dataclass(kw_only=True, eq=False)
-class LayerPool:
-    """The caller's memory of one layer, as the operations take it; pools may be interleaved."""
-
-    line: Any = None  # [blocks, cols, C] T; W > 0
-    state: Any = None  # [blocks, HV, V, K]; gdn, kda
-    records: Any = None  # gdn [blocks, HV, S, V+K+1] float32; kda: has .corrections and .key_gate, as recoverssm.ops.KdaRecords
-    pending: Any = None  # [blocks] int32; lazy
-
-
-class Row(NamedTuple):
-    """One row of a step. Its tokens follow those of the row before it, in every tensor of the forward."""
-
-    request: int  # 0: padding, a row of no request; its outputs are 0
-    kind: str  # "prefill": a chunk of a prompt; "decode": one token, kept; "window": the last sampled token, then drafts, 0..S tokens
-    tokens: int
-    num_computed: int | None = None  # the caller's own count of tokens before this row: another than the session's is refused
-
-
-class LayerSizes(NamedTuple):
-    """Bytes of one layer in one block."""
-
-    state: int
-    line: int
-    records: int
-    pending: int
-
-
-class SessionSizes(NamedTuple):
-    """Memory, in bytes but for blocks_per_request."""
-
-    request: int  # of one request, at most, over all groups
-    pools: int  # all blocks of all groups
-    checkpoint: int  # an exported request
-    blocks_per_request: int  # at most, in every group
-    layers: list[LayerSizes]
-    group_blocks: list[int]  # bytes of one block of each group
-
-
-class RequestInfo(NamedTuple):
-    """tokens: committed, waiting ones included. open_step: None if it has no row in one. phase: "empty", "live" or "dead". waiting: lazy,
-    kept tokens whose records wait."""
-
-    tokens: int
-    open_step: int | None
-    phase: str
-    waiting: int
-
-
-class BlockTag(NamedTuple):
-    """What a block holds. owner, step: who wrote it last, 0: nobody, none. tokens: in its state; -1: being written, or scratch.
-    references: requests and prefixes that hold it. layout: record layouts of the group's layers."""
-
-    owner: int
-    tokens: int
-    step: int
-    references: int
-    layout: str
-
-
-class Counters(NamedTuple):
-    """What happened since the session was made; rows and tokens of committed steps. refused_by_kind: by the error's kind."""
-
-    steps_opened: int
-    steps_committed: int
-    steps_abandoned: int
-    prefill_rows: int
-    decode_rows: int
-    window_rows: int
-    prefill_tokens: int
-    decode_tokens: int
-    verified_tokens: int
-    kept_tokens: int
-    library_calls: int
-    grouped_calls: int
-    per_group_calls: int
-    folded_rows: int
-    moved_rows: int
-    dead_rows: int
-    refused_calls: int
-    refused_by_kind: dict[str, int]
-    per_group_reason: str
-    last_refusal: str
-
-
-class CheckpointInfo(NamedTuple):
-    """tokens: in the state. tag: the caller's. owner, step: in the session that exported it. bytes: its size. layout: record layouts."""
-
-    tokens: int
-    tag: int
-    owner: int
-    step: int
-    bytes: int
-    version: int
-    layers: int
-    layout: str
 
 
 class _Config:
@@ -277,6 +147,21 @@ def session_sizes(config: SessionConfig) -> SessionSizes:
     return SessionSizes(*(getattr(memory, name) for name in names), layers=of_layers, group_blocks=list(groups))
 
 
+class _Handle:
+    """The session of the C ABI and what it points to. Held by the Session until it is closed, and by the arrays of its pools."""
+
+    def __init__(self, config: _Config, pools: Sequence[LayerPool] | None) -> None:
+        self._as_parameter_, self._config = ctypes.c_void_p(), config
+        self._destroy = _native.library.recoverssm_session_destroy
+        self._destroy.restype = None
+        given = None if pools is None else config.pools(pools)
+        count = ctypes.c_size_t(0 if pools is None else len(pools))
+        call("session_create", ctypes.byref(config.struct), given, count, ctypes.byref(self._as_parameter_))
+
+    def __del__(self) -> None:
+        self._destroy(self._as_parameter_)  # null where it could not be made
+
+
 class Session:
     """Blocks, requests, steps, prefixes and checkpoints of one model (docs/sessions.md).
 
@@ -289,29 +174,22 @@ class Session:
 
         Raises InvalidArgument for a configuration or pools that no session accepts.
         """
-        self._handle, self._own_context = ctypes.c_void_p(), ctypes.c_void_p()
         self._threads, self._process = ctypes.c_int32(integer("session: threads", threads)), os.getpid()
-        self._lock = threading.Lock()
-        self._config = _Config(config)  # its tensors live as long as the session
         self._kinds = [layer.kind for layer in config.layers]
-        given = None if pools is None else self._config.pools(pools)
+        self._lock, self._own_context = threading.Lock(), ctypes.c_void_p()
+        self._handle: _Handle | None = _Handle(_Config(config), pools)
         call("context_create", self._threads, ctypes.byref(self._own_context))
-        try:
-            count = ctypes.c_size_t(0 if pools is None else len(pools))
-            call("session_create", ctypes.byref(self._config.struct), given, count, ctypes.byref(self._handle))
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
-        """Frees the session and its own pools. A second time it does nothing; every other call is refused from then on."""
+        """Frees the session, and its own pools where no array of them is left. A second time it does nothing; every other call is refused from
+        then on."""
         with self._lock:
-            for name, handle in (("session", self._handle), ("context", self._own_context)):
-                if handle and (name == "session" or self._process == os.getpid()):
-                    function = getattr(_native.library, f"recoverssm_{name}_destroy")
-                    function.restype = None
-                    function(handle)
-                    handle.value = None
+            self._handle = None
+            if self._own_context and self._process == os.getpid():
+                destroy = _native.library.recoverssm_context_destroy
+                destroy.restype = None
+                destroy(self._own_context)
+                self._own_context.value = None
 
     def __enter__(self) -> Session:
         return self
@@ -320,7 +198,7 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_config"):
+        if hasattr(self, "_handle"):
             self.close()
 
     @property
@@ -332,11 +210,12 @@ class Session:
             self._process = os.getpid()
         return self._own_context
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: Any) -> _Handle:
         with self._lock:
-            if not self._handle:
+            if self._handle is None:
                 raise BadState(f"{name}: the session is closed")
             call(f"session_{name}", self._handle, *arguments)
+            return self._handle
 
     def _number(self, name: str, *arguments: Any, kind: Any = ctypes.c_uint64) -> int:
         result = kind()
@@ -517,15 +396,27 @@ class Session:
         """Prefixes held and not released."""
         return self._number("prefixes", kind=ctypes.c_int32)
 
+    def pool(self, layer: int) -> LayerPool:
+        """The memory of a layer, the session's own or the caller's, as numpy arrays (bfloat16 through ml_dtypes); None for what it has not.
+
+        Nothing is copied: the arrays show what the next call changes, and writing them changes states. torch.from_dlpack(trace.Buffer(array))
+        is the same memory as a tensor. It stays until the last array of it is gone, beyond close(). Raises OutOfRange for another layer.
+        """
+        pool, records = new(abi.LayerPool), new(abi.Records)
+        owner = self._call("pool", ctypes.c_int32(integer("pool: layer", layer)), ctypes.byref(pool), ctypes.byref(records))
+        arrays = {name: array_of(getattr(pool, name), owner) for name in ("line", "state", "pending")}
+        packed, corrections, key_gate = (array_of(getattr(records, name), owner) for name in ("packed", "corrections", "key_gate"))
+        return LayerPool(**arrays, records=packed if corrections is None else KdaRecords(corrections, key_gate))
+
     def counters(self) -> Counters:
         """What happened since the session was made. What this class refuses before it asks the session is not in it."""
-        counts = new(abi.SessionCounts)
-        self._call("counters", ctypes.byref(counts), None)
-        values = {name: getattr(counts, name) for name in Counters._fields}
+        counts, traffic = new(abi.SessionCounts), new(abi.Counters)
+        self._call("counters", ctypes.byref(counts), ctypes.byref(traffic))
+        values = {name: getattr(counts, name) for name in Counters._fields if name != "traffic"}
         kinds = [_native.library.recoverssm_status_name(status).decode() for status in range(6)]
         values["refused_by_kind"] = {kind: count for kind, count in zip(kinds, counts.refused_by_kind, strict=True) if count}
         values |= {name: _text(values[name]) for name in ("per_group_reason", "last_refusal")}
-        return Counters(**values)
+        return Counters(**values, traffic=Traffic(*(getattr(traffic, name) for name in Traffic._fields)))
 
     def _list(self, name: str, *arguments: Any, kind: Any) -> list[int]:
         count = ctypes.c_size_t()

@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -254,6 +255,116 @@ def test_tensors_of_every_kind(form, dtype):
             assert torch.equal(out, torch.stack(expected[kind]))
         of.commit(step)
         assert (state[0][of.blocks(request)[0]] != 5).all()
+
+
+def test_pools_are_the_sessions_memory():
+    """What one session computed, written into another's blocks: its next window goes on from there."""
+    model, other = Model(11), Model(12)
+    expected = model.token_by_token(9)
+    with Session(model.config()) as one, Session(model.config()) as two:
+        requests = one.admit(), two.admit()
+        model.step(one, [(requests[0], "prefill", 0, 6)])
+        other.step(two, [(requests[1], "prefill", 0, 6)])
+        for layer in range(2):
+            block = one.blocks(requests[0])[layer], two.blocks(requests[1])[layer]
+            source, target = one.pool(layer), two.pool(layer)
+            assert source.state.shape == (6, HV, V, K) and (source.state[block[0]] != target.state[block[1]]).any()
+            target.state[block[1]] = source.state[block[0]]
+            if layer == 0:
+                target.line[block[1]] = source.line[block[0]]
+        outs = model.step(two, [(requests[1], "window", 6, 3)], {requests[1]: 2})
+        for kind, out in outs.items():
+            assert torch.equal(out, torch.stack(expected[kind][6:9]))
+
+
+def test_what_a_pool_has():
+    model = Model(13, torch.bfloat16)
+    states = [torch.zeros(6, HV, V, K) for _ in range(2)]
+    kda = session.KdaRecords(torch.zeros(6, HV, S, V), torch.zeros(6, HV, S, 2 * K, dtype=torch.bfloat16))
+    pools = [LayerPool(line=torch.zeros(6, W - 1 + S, C, dtype=torch.bfloat16), state=states[0], records=torch.zeros(6, HV, S, V + K + 1),
+                       pending=torch.zeros(6, dtype=I32)),
+             LayerPool(state=states[1], records=kda, pending=torch.zeros(6, dtype=I32))]  # fmt: skip
+    with Session(model.config(lazy=True)) as own, Session(model.config(lazy=True), pools) as given:
+        for of in (own, given):
+            request = of.admit()
+            model.step(of, [(request, "prefill", 0, 5)])
+            model.step(of, [(request, "window", 5, 4)], {request: 3})
+            gdn, kda = of.pool(0), of.pool(1)
+            assert gdn.line.dtype == kda.records.key_gate.dtype == ml_dtypes.bfloat16
+            assert gdn.line.shape == (6, W - 1 + S, C) and kda.line is None
+            assert gdn.records.shape == (6, HV, S, V + K + 1) and gdn.records.dtype == np.float32
+            assert [part.shape for part in kda.records] == [(6, HV, S, V), (6, HV, S, 2 * K)]
+            for layer, pool in enumerate((gdn, kda)):
+                assert pool.pending[of.blocks(request)[layer]] == 4  # records of the window's tokens
+            tensor = torch.from_dlpack(trace.Buffer(gdn.line))
+            assert tensor.dtype == torch.bfloat16 and tensor.data_ptr() == gdn.line.ctypes.data and tensor.stride()[-1] == 1
+        assert given.pool(1).state.ctypes.data == states[1].data_ptr()
+        expect(recoverssm.OutOfRange, ["layer", "2"], of.pool, 2)
+        expect(recoverssm.InvalidArgument, ["layer"], of.pool, "0")
+    layer = LayerConfig(kind="short_conv", channels=8, W=3, activation="f32", weight=np.ones((8, 3), np.float32))
+    with Session(SessionConfig(layers=[layer], groups=[GroupConfig(blocks=3)])) as of:
+        pool = of.pool(0)
+        assert pool.line.shape[0] == 3 and pool.state is None and pool.records is None and pool.pending is None
+
+
+def test_arrays_of_a_pool_keep_its_memory():
+    model = Model(14)
+    of = Session(model.config())
+    request = of.admit()
+    model.step(of, [(request, "prefill", 0, 4)])
+    handle = weakref.ref(of._handle)
+    state = of.pool(0).state[of.blocks(request)[0]]
+    before = state.copy()
+    of.close()
+    expect(recoverssm.BadState, ["closed"], of.pool, 0)
+    gc.collect()
+    assert handle() is not None and state.any() and (state == before).all()
+    del state
+    gc.collect()
+    assert handle() is None
+
+
+def test_traffic():
+    """Bytes of a decode, and of a window whose records a commit reads, as the sizes have them."""
+    model = Model(15)
+    state, records = HV * V * K * 4, [HV * (V + K + 1) * 4, HV * (V * 4 + 2 * K * 4)]  # of a layer; of a token, gdn and kda
+    with Session(model.config()) as of:
+        request = of.admit()
+
+        def step(*row, kept=None):
+            before = of.counters().traffic
+            model.step(of, [(request, *row)], kept)
+            return session.Traffic(*(after - one for after, one in zip(of.counters().traffic, before, strict=True)))
+
+        assert of.counters().traffic.total == 0
+        prefill = step("prefill", 0, 5)
+        assert prefill.state_read == 0 and prefill.state_written == 2 * state and prefill.record_written == 0
+        decode = step("decode", 5, 1)
+        assert decode.state_read == decode.state_written == 2 * state and decode.record_written == decode.record_read == 0
+        window = step("window", 6, 3, kept={request: 2})
+        assert window.state_read == 4 * state and window.state_written == 2 * state
+        assert window.record_written == 3 * sum(records) and window.record_read == 2 * sum(records)
+        assert window.total == sum(window[2:]) > 0 and window.line_read > 0 and window.activation_written > 0
+
+
+def test_steps_without_tokens_take_empty_arrays():
+    """numpy's and torch's empty arrays may have strides of 0."""
+    model = Model(16)
+    with Session(model.config()) as of:
+        request = of.admit()
+        model.step(of, [(request, "prefill", 0, 4)])
+        step = of.open_step([(request, "window", 0)])
+        sizes = {"gdn": {"a": HV}, "kda": {"a": (HV, K)}}
+        for layer, kind in enumerate(sizes):
+            given = {"x": np.empty((0, C), np.float32), "b": np.empty((0, HV), np.float32), "out": np.empty((0, HV, V), np.float32)}
+            given["a"] = np.empty((0, *np.atleast_1d(sizes[kind]["a"])), np.float32)
+            if layer == 0:
+                given = {name: np.lib.stride_tricks.as_strided(array, strides=(0,) * array.ndim) for name, array in given.items()}
+            else:
+                given = {name: torch.from_numpy(array) for name, array in given.items()}
+            of.forward(step, layer, **given)
+        of.commit(step)
+        assert of.info(request).tokens == 4
 
 
 def test_sizes():

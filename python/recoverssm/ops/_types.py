@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
+from .._records import KdaRecords
 from ..errors import InvalidArgument
-
-
-class KdaRecords(NamedTuple):
-    """Records of the kda gate, layout id "kda_act". Last strides 1, the other three free.
-
-    corrections: [blocks, HV, S, V] float32. key_gate: [blocks, HV, S, 2K] T, raw key and raw gate input.
-    """
-
-    corrections: Tensor | None
-    key_gate: Tensor | None
-
 
 # gdn, layout id "gdn_f32": one tensor [blocks, HV, S, V+K+1] float32: correction (V), normalised key (K), decay (1). Last stride 1.
 Records = Tensor | KdaRecords
