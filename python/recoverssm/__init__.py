@@ -1,6 +1,7 @@
 """Speculative decoding for gated delta rule layers, with exact recovery of the state.
 
-Without PyTorch: `info`, `sizes`, `map_windows`, `Session` and its configuration (recoverssm.session), and `recoverssm.trace` (recorded calls as numpy arrays and DLPack).
+Without PyTorch: `info`, `sizes`, `map_windows`, `Session` and its configuration (recoverssm.session), and
+`recoverssm.trace` (recorded calls as numpy arrays and DLPack).
 With PyTorch 2.10 or later: `recoverssm.ops`, which also registers torch.ops.recoverssm.*, and `record`. See docs/python.md.
 """
 

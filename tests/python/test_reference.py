@@ -353,5 +353,5 @@ def test_gdn_attention(maker, layout):
     tolerance = max(2e-4, 4 * TOLERANCE[s.T] if s.T != torch.float32 else 0)
     close(call["out"], out, tolerance, "out")
     close(call["state"], after, tolerance, "state")
-    written = np.concatenate([part for part in where]) if s.tokens else np.zeros(0, int)
+    written = np.concatenate(list(where)) if s.tokens else np.zeros(0, int)
     assert np.array_equal(wide(call["z"])[written], z[written])

@@ -159,7 +159,7 @@ def diff_of(one, name):
 def test_diff_sums_up_and_says_what_it_left_out(tmp_path, capsys):
     pytest.importorskip("transformers", reason="diff needs transformers")
     names = ["commit", "gated_delta_rule_verify", "commit_plan", "gated_delta_rule.lazy"]
-    operation, plan = cases.make("commit_plan")
+    _, plan = cases.make("commit_plan")
     plan["num_accepted"] = torch.tensor([1, 3, 0, 1], dtype=torch.int32)
     files = recorded(tmp_path, *(("commit_plan", plan) if name == "commit_plan" else cases.make(name) for name in names))
     assert main(["diff", *map(str, files)]) == 0

@@ -339,7 +339,7 @@ def test_caches_do_not_cross(model):
             other(ids[:, :1], **{cache_name(other): filled[cache_name(other)]})
         filled = other(ids, use_cache=True)
         speculation.disable(other)
-        with pytest.raises(RuntimeError, match="belongs to a model with recoverssm.transformers.enable"):
+        with pytest.raises(RuntimeError, match=r"belongs to a model with recoverssm\.transformers\.enable"):
             other(ids, **{cache_name(other): filled[cache_name(other)]})
 
 

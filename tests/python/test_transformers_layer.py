@@ -106,7 +106,7 @@ def test_long_recording_keeps_one_window():
     for t in range(40, 50):
         layer.run(weights, *part(tokens, t, t + 1))
     assert layer.waiting == 5 and layer.records.shape[2] == 5
-    with pytest.raises(ValueError, match="5 tokens can be removed.*max_drafts"):
+    with pytest.raises(ValueError, match=r"5 tokens can be removed.*max_drafts"):
         layer.crop(-6)
     layer.crop(-5)
 

@@ -92,8 +92,8 @@ def causal_conv1d_window(
 ) -> None:
     """Causal convolution of windows of 0..S tokens (window_capacity S).
 
-    Tensors as in causal_conv1d; written: out, line. line_kind "rolled": cols >= W-1 + S-1, the window moves the history and cannot be undone. "anchored":
-    cols >= W-1 + S, the history stays in front and the window can be repeated.
+    Tensors as in causal_conv1d; written: out, line. line_kind "rolled": cols >= W-1 + S-1, the window moves the history and cannot be undone.
+    "anchored": cols >= W-1 + S, the history stays in front and the window can be repeated.
     num_accepted: [N] int32, kept tokens of the window before. None: ones for rolled, zeros for anchored lines.
     """
     _convolution("causal_conv1d_window", {

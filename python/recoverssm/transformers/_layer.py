@@ -127,7 +127,7 @@ class RecoverableLayer(LinearAttentionLayer):
     # --- How ---
 
     def _allocate(self, qkv: Tensor) -> None:
-        H, HV, K, V, W = self.weights.geometry
+        _, HV, K, V, W = self.weights.geometry
         batch = len(qkv)
         self.device, self.dtype = qkv.device, qkv.dtype
         self.state = torch.zeros(batch, HV, V, K, dtype=torch.float32, device=self.device)
