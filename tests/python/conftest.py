@@ -20,3 +20,10 @@ hypothesis.settings.load_profile("random" if os.environ.get("RECOVERSSM_RANDOM")
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """What tests measured and want to be read: record_property("found", text)."""
+    reports = [report for group in ("passed", "failed") for report in terminalreporter.getreports(group)]
+    for text in sorted(text for report in reports if report.when == "call" for key, text in report.user_properties if key == "found"):
+        terminalreporter.write_line(text)

@@ -80,7 +80,7 @@ def assert_agrees(model, ids, prompt_length) -> int:
 
 @pytest.mark.parametrize("way", ["prompt lookup", "assistant"])
 @pytest.mark.parametrize("drafts", range(1, 9))
-def test_texts(model, draft, texts, drafts, way, capsys):
+def test_texts(model, draft, texts, drafts, way, record_property):
     draft.generation_config.num_assistant_tokens = drafts
     arguments = {"prompt_lookup_num_tokens": drafts} if way == "prompt lookup" else {"assistant_model": draft}
     runs, ties, same = [], 0, 0
@@ -94,12 +94,11 @@ def test_texts(model, draft, texts, drafts, way, capsys):
             ties += assert_agrees(model, run.ids, run.prompt)
     tokens, forwards, accepted = (sum(each) for each in zip(*((run.tokens, run.forwards, sum(run.accepted)) for run in runs), strict=True))
     assert forwards < tokens and accepted > 0
-    with capsys.disabled():
-        print(
-            f"\n{way}, {drafts} drafts: {same} of {len(runs)} texts the same, {ties} positions with two logits closer than {BOUND:g}; "
-            f"{tokens} tokens, {forwards} forwards, {accepted} drafts accepted",
-            end="",
-        )
+    record_property(
+        "found",
+        f"{way}, {drafts} drafts: {same} of {len(runs)} texts the same, {ties} positions with two logits closer than {BOUND:g}; "
+        f"{tokens} tokens, {forwards} forwards, {accepted} drafts accepted",
+    )
 
 
 def test_agreement_sees_another_token(model, texts):
@@ -347,7 +346,7 @@ TEXT = Path("/usr/share/doc/base-passwd/users-and-groups.txt.gz")
 
 
 @pytest.mark.skipif(not TEXT.exists(), reason=f"{TEXT}, of the Debian package base-passwd, is not on this machine")
-def test_bits_per_byte(model, capsys):
+def test_bits_per_byte(model, record_property):
     """A text the model was not trained on, by this library's operations and by transformers' own."""
     version = subprocess.run(["dpkg-query", "-W", "base-passwd"], capture_output=True, text=True, check=True).stdout.split()[1]
     ids = torch.tensor([list(gzip.decompress(TEXT.read_bytes()))])
@@ -368,8 +367,7 @@ def test_bits_per_byte(model, capsys):
         stock = bits()
     finally:
         speculation.enable(model)
-    with capsys.disabled():
-        print(f"\nbase-passwd {version}, {TEXT.name}: {own:.7f} bits per byte, {stock:.7f} by transformers' operations", end="")
+    record_property("found", f"base-passwd {version}, {TEXT.name}: {own:.7f} bits per byte, {stock:.7f} by transformers' operations")
     assert 1 < own < 4
     assert abs(own - stock) < 1e-5
 
