@@ -9,7 +9,6 @@ Support absent(const char* op) { return {false, std::string(op) + ": this build 
 
 }  // namespace
 
-Support support(const Params&) { return absent("name"); }
 Support support(const SplitProjectionsParams&) { return absent("split_projections"); }
 Support support(const CausalConv1dParams&) { return absent("causal_conv1d"); }
 Support support(const CausalConv1dWindowParams&) { return absent("causal_conv1d_window"); }
@@ -25,7 +24,6 @@ Support support(const AlignAdvanceParams&) { return absent("align_advance"); }
 Support support(const ShortConvParams&) { return absent("short_conv"); }
 Support support(const GdnAttentionParams&) { return absent("gdn_attention"); }
 
-std::size_t scratch_size(const Params&) { return 0; }
 std::size_t scratch_size(const SplitProjectionsParams&) { return 0; }
 std::size_t scratch_size(const CausalConv1dParams&) { return 0; }
 std::size_t scratch_size(const CausalConv1dWindowParams&) { return 0; }
@@ -41,7 +39,6 @@ std::size_t scratch_size(const AlignAdvanceParams&) { return 0; }
 std::size_t scratch_size(const ShortConvParams&) { return 0; }
 std::size_t scratch_size(const GdnAttentionParams&) { return 0; }
 
-Status execute(const Params& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const SplitProjectionsParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const CausalConv1dParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const CausalConv1dWindowParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
