@@ -281,16 +281,6 @@ inline bool conv_lanes_fit(const TensorView& x, const TensorView& out) {
          lanes_fit(out.data, size, out.stride[1], {out.stride[0]}, kConvLanes);
 }
 
-inline LineArgs line_args(const TensorView& line, LineKind kind, std::int64_t history) {
-  LineArgs args;
-  args.view = view_of(line);
-  args.columns = line.shape[1];
-  args.history = history;
-  args.kind = kind;
-  args.together = lanes_fit(line.data, size_of(line.dtype), line.stride[2], {line.stride[0], line.stride[1]}, kConvLanes);
-  return args;
-}
-
 inline bool weight_rows_fit(const TensorView& weight) {
   return lanes_fit(weight.data, size_of(weight.dtype), weight.stride[1], {weight.stride[0]}, kCommonTaps);
 }

@@ -7,6 +7,7 @@
 #include "contract/rules.h"
 #include "cuda/lanes.cuh"
 #include "cuda/rows.cuh"
+#include "cuda/select.h"
 
 namespace recoverssm::cuda {
 
@@ -65,6 +66,16 @@ struct LineArgs {
   LineKind kind{};
   bool together = false;  // LineLanes
 };
+
+inline LineArgs line_args(const TensorView& line, LineKind kind, std::int64_t history) {
+  LineArgs args;
+  args.view = view_of(line);
+  args.columns = line.shape[1];
+  args.history = history;
+  args.kind = kind;
+  args.together = lanes_fit(line.data, size_of(line.dtype), line.stride[2], {line.stride[0], line.stride[1]}, kConvLanes);
+  return args;
+}
 
 struct LineRow {
   DeviceRow row;
