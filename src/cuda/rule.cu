@@ -2,6 +2,7 @@
 // tiny launch clears the counts, which every head of a row reads.
 
 #include "cuda/delta_host.cuh"
+#include "cuda/lazy.cuh"
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
@@ -16,23 +17,6 @@ struct PlainArgs {
   DeltaCut cut;
 };
 
-// Row i with all that this op asks of it; the same in every block. `waiting`: records to fold first.
-__device__ __forceinline__ DeviceRow plain_row(const PlainArgs& args, std::int64_t i, bool& from_block, int& waiting) {
-  waiting = 0;
-  from_block = false;
-  DeviceRow row = row_of(args.rows, i);
-  if (row.kind != DeviceRowKind::live) return row;
-  from_block = starts_from_block(args.rows, i);
-  if (!args.pending.present || !from_block) return row;
-  const std::int32_t accepted = i32_at(args.rows.num_accepted, i), pending = i32_at(args.pending, row.block);
-  if (waiting_in_range(accepted, pending, args.record_capacity)) {
-    waiting = static_cast<int>(lazy_fold_count(accepted, pending));
-  } else {
-    make_null(row, ErrorKind::out_of_range);
-  }
-  return row;
-}
-
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_constant__ PlainArgs args) {
   extern __shared__ float4 shared[];
@@ -44,7 +28,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
 
   bool from_block = false;
   int waiting = 0;
-  DeviceRow row = plain_row(args, i, from_block, waiting);
+  DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
   drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
@@ -83,7 +67,7 @@ __global__ void clear_pending_kernel(const __grid_constant__ PlainArgs args) {
   const std::int64_t i = blockIdx.x;
   bool from_block = false;
   int waiting = 0;
-  DeviceRow row = plain_row(args, i, from_block, waiting);
+  DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
   drop_bad_tokens(args.rows, row);
   if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, 0, row.block);
 }

@@ -2,6 +2,7 @@
 // stores any of a snapshot, so that a start block may be one of the row's columns.
 
 #include "cuda/delta_host.cuh"
+#include "cuda/lazy.cuh"
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
@@ -13,24 +14,6 @@ struct SnapshotsArgs {
   View state, out;
   DeltaCut cut;
 };
-
-// Row i, its block being the start state's. Nothing but the offsets of an empty row is read, of a row with a null start no column.
-__device__ __forceinline__ DeviceRow snapshots_row(const RowsArgs& args, std::int64_t i) {
-  DeviceRow row = offsets_of(args, i);
-  if (row.kind == DeviceRowKind::skip) return row;
-  const std::int64_t count = i32_at(args.num_accepted, i);
-  if (row.length > args.capacity || count > args.capacity) {
-    make_null(row, ErrorKind::out_of_range);
-    return row;
-  }
-  give_block(row, i32_at(args.state_indices, i, snapshot_start_column(count)), args.null_block_id, args.capacity, args.blocks);
-  if (row.kind != DeviceRowKind::live) return row;
-  for (std::int64_t t = 0; t < row.length; ++t) {
-    const std::int32_t block = i32_at(args.state_indices, i, t);
-    if (!is_null(block, args.null_block_id) && (block < 0 || block >= args.blocks)) make_null(row, ErrorKind::out_of_range);
-  }
-  return row;
-}
 
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __grid_constant__ SnapshotsArgs args) {

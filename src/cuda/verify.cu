@@ -2,7 +2,9 @@
 // counts, which every head of a row reads.
 
 #include "cuda/delta_host.cuh"
+#include "cuda/lazy.cuh"
 #include "cuda/ops.h"
+#include "cuda/verify.h"
 
 namespace recoverssm::cuda {
 namespace {
@@ -13,21 +15,8 @@ struct VerifyArgs {
   View state, out, pending;
   RecordArgs records;
   DeltaCut cut;
+  std::int32_t* done = nullptr;  // [N] zeros: heads of a row that have read its pending count
 };
-
-// Row i with all that this op asks of it; the same in every block. `waiting`: records of the previous window to fold first.
-__device__ __forceinline__ DeviceRow verify_row(const VerifyArgs& args, std::int64_t i, int& waiting) {
-  waiting = 0;
-  DeviceRow row = row_of(args.rows, i);
-  if (row.kind != DeviceRowKind::live || !args.pending.present) return row;
-  const std::int32_t accepted = i32_at(args.rows.num_accepted, i), pending = i32_at(args.pending, row.block);
-  if (waiting_in_range(accepted, pending, args.rows.capacity)) {
-    waiting = static_cast<int>(lazy_fold_count(accepted, pending));
-  } else {
-    make_null(row, ErrorKind::out_of_range);
-  }
-  return row;
-}
 
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_constant__ VerifyArgs args) {
@@ -40,7 +29,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
   const int value0 = tile_index * block_rows;
 
   int waiting = 0;
-  DeviceRow row = verify_row(args, i, waiting);
+  DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
   drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
@@ -91,13 +80,20 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
       }
     }
   }
+
+  // The last head of the row says how many records wait now: all of them have read how many did.
+  if (args.done == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(&args.done[i], 1) + 1 == args.rule.HV) store_i32(args.pending, static_cast<std::int32_t>(length), row.block);
 }
 
 // After the verify kernel: how many records wait now.
 __global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
   const std::int64_t i = blockIdx.x;
   int waiting = 0;
-  DeviceRow row = verify_row(args, i, waiting);
+  DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
   drop_bad_tokens(args.rows, row);
   if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, static_cast<std::int32_t>(row.length), row.block);
 }
@@ -106,7 +102,9 @@ __global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
 
 std::size_t scratch_size(const GatedDeltaRuleVerifyParams&) { return 0; }
 
-Status execute(const GatedDeltaRuleVerifyParams& p, const Launch& launch) {
+Status execute(const GatedDeltaRuleVerifyParams& p, const Launch& launch) { return execute_verify(p, launch, nullptr); }
+
+Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch, std::int32_t* done) {
   VerifyArgs args;
   args.rule = rule_args(p.inputs);
   args.rows = rows_args(p.rows, p.rows.window_capacity, local_tokens_of(p.inputs), p.out.shape[0], p.state.shape[0],
@@ -115,6 +113,7 @@ Status execute(const GatedDeltaRuleVerifyParams& p, const Launch& launch) {
   args.out = view_of(p.out);
   args.pending = view_of(p.pending);
   args.records = record_args(p.records);
+  args.done = p.pending.present() ? done : nullptr;
   const DeltaTile tile = select_tile(args.rule.K, rows_aligned(p.state));
   args.cut = cut_windows(tile, args.rule.V, args.rows.rows * args.rule.HV, p.rows.window_capacity, p.inputs.gate == Gate::kda,
                          /*together=*/p.pending.present());
@@ -124,7 +123,7 @@ Status execute(const GatedDeltaRuleVerifyParams& p, const Launch& launch) {
                    verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA>
                        <<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
                  });
-  if (p.pending.present()) store_pending_kernel<<<grid.y, 32, 0, stream_of(launch)>>>(args);
+  if (p.pending.present() && done == nullptr) store_pending_kernel<<<grid.y, 32, 0, stream_of(launch)>>>(args);
   return launched("gated_delta_rule_verify");
 }
 
