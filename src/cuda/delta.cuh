@@ -40,8 +40,9 @@ struct RecordArgs {
 };
 
 // Where a block's threads keep prepared tokens, in shared memory: one after the other, each
-//   k [KP] | q [KP] | decay [KP], kda only | decay (gdn), beta, k.q, - | v [block_rows]
-// with KP = 32 * chunks and zeros from K on. For replay v holds the corrections, and q, beta and k.q are not there.
+//   k [KP] | q [KP] | decay [KP], kda only | decay (gdn), beta, k.q, - | v [block_rows] | c [block_rows]
+// with KP = 32 * chunks and zeros from K on. A step leaves the token's outputs where its values were, and its corrections behind them; so
+// results leave a block in whole rows. For replay v holds the corrections, and the rest but k and decay is not there.
 struct Tokens {
   float* base;
   int step;  // floats from token to token
@@ -495,14 +496,9 @@ __device__ __forceinline__ void add_rank_one(float4& h, float c, float4 k) {
   h = {__fmaf_rn(c, k.x, h.x), __fmaf_rn(c, k.y, h.y), __fmaf_rn(c, k.z, h.z), __fmaf_rn(c, k.w, h.w)};
 }
 
-// What a lane knows after a token of the row it speaks for: even lanes the correction, odd lanes the output.
-struct StepResult {
-  float correction, out;
-};
-
 // A prepared token. row: of the block's value rows, the first one of this lane group.
 template <int CHUNKS, int ROWS, bool WHOLE, bool KDA>
-__device__ __forceinline__ StepResult step(Tile<CHUNKS, ROWS>& tile, const float* token, int row, int K, const Lane& lane) {
+__device__ __forceinline__ void step(Tile<CHUNKS, ROWS>& tile, float* token, int row, int block_rows, int K, const Lane& lane) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   decay_tile<CHUNKS, ROWS, KDA>(tile, token, lane.in_row);
   float sums[2 * ROWS];
@@ -517,17 +513,18 @@ __device__ __forceinline__ StepResult step(Tile<CHUNKS, ROWS>& tile, const float
     for (int r = 0; r < ROWS; ++r) sums[ROWS + r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], q, K, lane.in_row));
   }
   const float sum = scatter_sums<ROWS>(sums, lane.in_row);
-  const float v = token[Places::kValues + row + row_of_lane<ROWS>(lane.in_row)];
-  StepResult result;
-  result.correction = (v - sum) * token[Places::kBeta];  // means something in even lanes
-  result.out = __fmaf_rn(__shfl_xor_sync(~0u, result.correction, 1), token[Places::kKeyDotQuery], sum);  // in odd lanes
+  float* const value = token + Places::kValues + row + row_of_lane<ROWS>(lane.in_row);
+  const float correction = (*value - sum) * token[Places::kBeta];  // means something in even lanes
+  const float out = __fmaf_rn(__shfl_xor_sync(~0u, correction, 1), token[Places::kKeyDotQuery], sum);  // in odd lanes
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const float c = __shfl_sync(~0u, result.correction, lane_of_row<ROWS>(r), kLanesPerRow);
+    const float c = __shfl_sync(~0u, correction, lane_of_row<ROWS>(r), kLanesPerRow);
 #pragma unroll
     for (int j = 0; j < CHUNKS; ++j) add_rank_one(tile.h[r][j], c, k[j]);
   }
-  return result;
+  // All lanes have read the value: the shuffles above came after.
+  const bool odd = lane.in_row & 1;
+  if (lane_speaks<ROWS>(lane.in_row)) value[odd ? 0 : block_rows] = odd ? out : correction;
 }
 
 // Replays a prepared record.
@@ -575,35 +572,25 @@ __device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, 
   }
 }
 
-// Where a lane puts its token results: one address, worked out once, and a step from token to token.
-struct LaneTarget {
-  std::byte* base = nullptr;  // null: the lane has nothing to store
-  std::int64_t step = 0;      // bytes
-};
-
-// Outputs, in odd lanes; steps by global row.
-template <int ROWS>
-__device__ __forceinline__ LaneTarget out_target(const View& out, int head, int value, int V, const Lane& lane) {
-  const int v = value + row_of_lane<ROWS>(lane.in_row);
-  if ((lane.in_row & 1) == 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return {};
-  return {at(out, 0, head, v), out.stride[0] * size_of(out.dtype)};
-}
-
-// Corrections, in even lanes; steps by position.
-template <int ROWS>
-__device__ __forceinline__ LaneTarget correction_target(const View& corrections, std::int64_t block, int head, int value, int V,
-                                                        const Lane& lane) {
-  const int v = value + row_of_lane<ROWS>(lane.in_row);
-  if ((lane.in_row & 1) != 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return {};
-  return {at(corrections, block, head, 0, v), corrections.stride[2] * 4};
-}
-
-__device__ __forceinline__ void store_out(const LaneTarget& target, DType dtype, std::int64_t global, const StepResult& result) {
-  if (target.base != nullptr) store_float(target.base + global * target.step, dtype, result.out);
-}
-
-__device__ __forceinline__ void store_correction(const LaneTarget& target, std::int64_t position, const StepResult& result) {
-  if (target.base != nullptr) *reinterpret_cast<float*>(target.base + position * target.step) = result.correction;
+// Stores results of tokens that have gone through `step`: value rows row0..row0+rows-1 of the block, local tokens first_token.., positions
+// position.. of the block's records (corrections not present: none). All threads of the block, between barriers.
+template <int CHUNKS, bool KDA>
+__device__ __forceinline__ void store_results(const Tokens& tokens, const RowsArgs& rows, const View& out, const View& corrections,
+                                              std::int64_t block, int head, std::int64_t first_token, std::int64_t position, int count,
+                                              int value0, int row0, int row_count, int V) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  const int last = V - value0 < row0 + row_count ? V - value0 : row0 + row_count;
+  const int size = static_cast<int>(size_of(out.dtype));
+  for (int t = 0; t < count; ++t) {
+    const float* const values = tokens.base + t * tokens.step + Places::kValues;
+    std::byte* const to = at(out, global_row(rows, first_token + t), head, value0);
+    float* const record =
+        corrections.present ? reinterpret_cast<float*>(at(corrections, block, head, position + t, value0)) : nullptr;
+    for (int r = row0 + static_cast<int>(threadIdx.x); r < last; r += static_cast<int>(blockDim.x)) {
+      store_float(to + r * size, out.dtype, values[r]);
+      if (record != nullptr) record[r] = values[tokens.block_rows + r];
+    }
+  }
 }
 
 }  // namespace recoverssm::cuda

@@ -45,12 +45,13 @@ constexpr int kReplayRows = 2;  // state rows of a lane group
 
 __device__ inline Replay commit_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& plan, std::int64_t i) {
   Replay replay;
+  // All loads at once: what a dead row has in the other columns is not looked at, but it is there.
   const std::int32_t len = value_at(plan.commit_len, i), source = value_at(plan.state_indices, i),
-                     final = value_at(plan.final_indices, i);
+                     final = value_at(plan.final_indices, i), boundary = value_at(plan.boundary_indices, i),
+                     written_len = value_at(plan.boundary_len, i);
   if (is_dead_commit(len, source, final, table.null_block_id)) return replay;
-  const std::int32_t boundary = value_at(plan.boundary_indices, i);
   const bool bounded = !is_null(boundary, table.null_block_id);
-  const std::int32_t boundary_len = bounded ? value_at(plan.boundary_len, i) : 0;
+  const std::int32_t boundary_len = bounded ? written_len : 0;
   const auto in_pool = [&](std::int32_t block) { return block >= 0 && block < layer.blocks; };
   if (len < 0 || len > table.capacity || !in_pool(source) || !in_pool(final) ||
       (bounded && (!in_pool(boundary) || boundary_len < 1 || boundary_len > len))) {
@@ -128,7 +129,7 @@ __host__ __device__ inline int head_blocks(const LayerArgs& layer, int value_row
 
 // Grid: x the blocks of a row (value tiles of heads, then pieces of the line), y rows, z layers.
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
-__global__ void __launch_bounds__(kReplayThreads, 6) replay_kernel(const __grid_constant__ ReplayTable table) {
+__global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_constant__ ReplayTable table) {
   extern __shared__ float4 shared[];
   const LayerArgs& layer = table.layers[blockIdx.z];
   const int task = static_cast<int>(blockIdx.x), value_rows = table.value_rows;

@@ -49,7 +49,6 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
                                            block_row, K, V, lane);
     round_tile<State>(tile);
   }
-  const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
   for (std::int64_t first = 0; first < row.length; first += token_chunk) {
     const int count = static_cast<int>(min64(row.length - first, token_chunk));
     __syncthreads();  // the buffers may still be read
@@ -57,12 +56,13 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
     if (const std::int64_t left = row.length - first - count; left > 0) {
       prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0, block_rows);
     }
-    const float* token = tokens.base;
+    float* token = tokens.base;
 #pragma unroll 1
     for (int t = 0; t < count; ++t, token += tokens.step) {
-      const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
-      store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
+      step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
     }
+    __syncthreads();
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0, 0, block_rows, V);
   }
   store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
 }

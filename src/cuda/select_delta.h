@@ -44,8 +44,8 @@ struct DeltaCut {
 
 constexpr int ceil_int(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-// Floats of shared memory a prepared token takes: key, query, kda's decays; decay, beta, k.q; values.
-constexpr int token_floats(int chunks, int block_rows, bool kda) { return 32 * chunks * (kda ? 3 : 2) + 4 + block_rows; }
+// Floats of shared memory a prepared token takes: key, query, kda's decays; decay, beta, k.q; values, which become outputs; corrections.
+constexpr int token_floats(int chunks, int block_rows, bool kda) { return 32 * chunks * (kda ? 3 : 2) + 4 + 2 * block_rows; }
 
 constexpr std::int64_t shared_floats(const DeltaTile& tile, int block_rows, bool kda, int tokens) {
   return std::int64_t{tokens} * token_floats(tile.chunks, block_rows, kda);
@@ -60,24 +60,19 @@ constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int w
 // Where heads are plenty, a block takes a whole head and prepares its tokens once; where they are few, value rows are spread out.
 // heads: rows of the call times value heads.
 constexpr std::int64_t kPlentyOfHeads = 1024;
-constexpr bool few_heads(std::int64_t heads) { return heads < kPlentyOfHeads; }
+constexpr std::int64_t kFewHeads = 128;
+constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
 
 // Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
 // ones (lazy form): one block a head.
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda, bool together) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   DeltaCut cut;
-  if (together || tile.rows == 1) {
-    cut.warps = needed < kMaxWarps ? needed : kMaxWarps;
-    const int all_passes = ceil_int(needed, cut.warps);
-    cut.passes = together || !few_heads(heads) ? all_passes : 1;
-    cut.tiles = ceil_int(all_passes, cut.passes);
-  } else {
-    cut.warps = needed < 2 ? 1 : 2;
-    cut.passes = ceil_int(needed, cut.warps);
-    if (cut.passes > 8) cut.passes = 8;
-    cut.tiles = ceil_int(needed, cut.warps * cut.passes);
-  }
+  const int most = together || tile.rows == 1 ? kMaxWarps : 2;
+  cut.warps = needed < most ? needed : most;
+  const int all_passes = ceil_int(needed, cut.warps);
+  cut.passes = together || heads >= kPlentyOfHeads ? all_passes : 1;
+  cut.tiles = ceil_int(all_passes, cut.passes);
   const int wanted = S < 16 ? static_cast<int>(S) : 16;
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
   return cut;

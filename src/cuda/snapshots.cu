@@ -41,25 +41,31 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
     Tile<CHUNKS, ROWS> tile;
     load_tile<CHUNKS, ROWS, WHOLE>(tile, reinterpret_cast<const State*>(at(args.state, row.block, head)), value0 + block_row, V, K,
                                    lane.in_row);
-    const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
         prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
       }
-      const float* token = tokens.base;
+      float* token = tokens.base;
 #pragma unroll 1
       for (int t = 0; t < count; ++t, token += tokens.step) {
-        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
-        store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
+        step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
         // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
         const std::int32_t target = i32_at(args.rows.state_indices, i, first + t);
         if (is_null(target, args.rows.null_block_id)) continue;
         store_tile<CHUNKS, ROWS, WHOLE>(tile, reinterpret_cast<State*>(at(args.state, target, head)), value0 + block_row, V, K,
                                         lane.in_row);
       }
+      if (one_chunk) continue;
+      __syncthreads();
+      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0, pass * pass_rows,
+                                 pass_rows, V);
     }
+  }
+  if (one_chunk) {
+    __syncthreads();
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin, 0, length, value0, 0, block_rows, V);
   }
 }
 

@@ -63,8 +63,6 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
     } else {
       load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     }
-    const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
-    const LaneTarget to_correction = correction_target<ROWS>(corrections, row.block, head, value0 + block_row, V, lane);
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
@@ -74,14 +72,20 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
       if (pass == 0 && tile_index == 0) {
         write_keys<CHUNKS, KDA>(args.rule, args.records, tokens, row.block, head, row.begin + first, first, count);
       }
-      const float* token = tokens.base;
+      float* token = tokens.base;
 #pragma unroll 1
       for (int t = 0; t < count; ++t, token += tokens.step) {
-        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
-        store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
-        store_correction(to_correction, first + t, result);
+        step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
       }
+      if (one_chunk) continue;
+      __syncthreads();
+      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin + first, first, count, value0,
+                                 pass * pass_rows, pass_rows, V);
     }
+  }
+  if (one_chunk) {
+    __syncthreads();
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0, block_rows, V);
   }
 
   // The last head of the row says how many records wait now: all of them have read how many did.
