@@ -1,15 +1,18 @@
 // What a build without CUDA answers. CMake takes this file where there is no CUDA compiler.
 
+#include "cuda/device.h"
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
 namespace {
 
-Support absent(const char* op) { return {false, std::string(op) + ": this build has no CUDA backend"}; }
+constexpr const char* kReason = "this build has no CUDA backend";
+
+Support absent(const char* op) { return {false, std::string(op) + ": " + kReason}; }
+Status refused() { return {ErrorKind::unsupported, kReason}; }
 
 }  // namespace
 
-Support support(const Params&) { return absent("name"); }
 Support support(const SplitProjectionsParams&) { return absent("split_projections"); }
 Support support(const CausalConv1dParams&) { return absent("causal_conv1d"); }
 Support support(const CausalConv1dWindowParams&) { return absent("causal_conv1d_window"); }
@@ -25,7 +28,6 @@ Support support(const AlignAdvanceParams&) { return absent("align_advance"); }
 Support support(const ShortConvParams&) { return absent("short_conv"); }
 Support support(const GdnAttentionParams&) { return absent("gdn_attention"); }
 
-std::size_t scratch_size(const Params&) { return 0; }
 std::size_t scratch_size(const SplitProjectionsParams&) { return 0; }
 std::size_t scratch_size(const CausalConv1dParams&) { return 0; }
 std::size_t scratch_size(const CausalConv1dWindowParams&) { return 0; }
@@ -41,7 +43,6 @@ std::size_t scratch_size(const AlignAdvanceParams&) { return 0; }
 std::size_t scratch_size(const ShortConvParams&) { return 0; }
 std::size_t scratch_size(const GdnAttentionParams&) { return 0; }
 
-Status execute(const Params& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const SplitProjectionsParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const CausalConv1dParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const CausalConv1dWindowParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
@@ -59,5 +60,17 @@ Status execute(const GdnAttentionParams& p, const Launch&) { return {ErrorKind::
 
 void* allocate(std::size_t) { return nullptr; }
 void release(void*) {}
+
+std::vector<Device> devices() { return {}; }
+std::string unavailable_reason() { return kReason; }
+std::vector<std::string> architectures() { return {}; }
+Versions versions() { return {}; }
+void* allocate_shared(SharedMemory, std::size_t) { return nullptr; }
+void release_shared(SharedMemory, void*) {}
+void* create_stream() { return nullptr; }
+void destroy_stream(void*) {}
+Status synchronize(void*) { return refused(); }
+Status copy_to_device(void*, const void*, std::size_t) { return refused(); }
+Status copy_to_host(void*, const void*, std::size_t) { return refused(); }
 
 }  // namespace recoverssm::cuda

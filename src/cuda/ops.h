@@ -9,7 +9,6 @@
 
 namespace recoverssm::cuda {
 
-Support support(const Params& params);
 Support support(const SplitProjectionsParams& params);
 Support support(const CausalConv1dParams& params);
 Support support(const CausalConv1dWindowParams& params);
@@ -25,7 +24,6 @@ Support support(const AlignAdvanceParams& params);
 Support support(const ShortConvParams& params);
 Support support(const GdnAttentionParams& params);
 
-std::size_t scratch_size(const Params& params);
 std::size_t scratch_size(const SplitProjectionsParams& params);
 std::size_t scratch_size(const CausalConv1dParams& params);
 std::size_t scratch_size(const CausalConv1dWindowParams& params);
@@ -41,7 +39,6 @@ std::size_t scratch_size(const AlignAdvanceParams& params);
 std::size_t scratch_size(const ShortConvParams& params);
 std::size_t scratch_size(const GdnAttentionParams& params);
 
-Status execute(const Params& params, const Launch& launch);
 Status execute(const SplitProjectionsParams& params, const Launch& launch);
 Status execute(const CausalConv1dParams& params, const Launch& launch);
 Status execute(const CausalConv1dWindowParams& params, const Launch& launch);
