@@ -9,7 +9,7 @@
 
 namespace recoverssm {
 
-enum class RowKind : std::uint8_t {
+enum class DeviceRowKind : std::uint8_t {
   skip,  // nothing is written: no tokens, or offsets that make no sense
   null,  // its tokens' outputs become 0, nothing else is touched
   live,
@@ -19,7 +19,7 @@ struct DeviceRow {
   std::int64_t begin = 0;   // first local token
   std::int64_t length = 0;  // 0 for skip
   std::int32_t block = 0;   // of a live row
-  RowKind kind = RowKind::skip;
+  DeviceRowKind kind = DeviceRowKind::skip;
   ErrorKind found = ErrorKind::ok;  // what to raise
 };
 
@@ -33,13 +33,13 @@ RSSM_HOST_DEVICE constexpr DeviceRow row_of_offsets(std::int64_t begin, std::int
   if (begin == end) return row;
   row.begin = begin;
   row.length = end - begin;
-  row.kind = RowKind::null;
+  row.kind = DeviceRowKind::null;
   return row;
 }
 
 // A row that the contract makes null because of what was found in it.
 RSSM_HOST_DEVICE constexpr void make_null(DeviceRow& row, ErrorKind found) {
-  row.kind = RowKind::null;
+  row.kind = DeviceRowKind::null;
   row.found = found;
 }
 
@@ -50,7 +50,7 @@ RSSM_HOST_DEVICE constexpr void give_block(DeviceRow& row, std::int32_t block, s
   if (capacity > 0 && row.length > capacity) return make_null(row, ErrorKind::out_of_range);
   if (is_null(block, null_block_id)) return;
   if (block < 0 || block >= blocks) return make_null(row, ErrorKind::out_of_range);
-  row.kind = RowKind::live;
+  row.kind = DeviceRowKind::live;
 }
 
 // Waiting records of a lazy row: the count of kept tokens at most S, the pending count 0..S.

@@ -9,6 +9,8 @@
 
 namespace recoverssm::cuda {
 
+constexpr std::size_t kMaxPlanGroups = 200;  // of one plan launch, all in a kernel's parameters
+
 Support support(const SplitProjectionsParams& params);
 Support support(const CausalConv1dParams& params);
 Support support(const CausalConv1dWindowParams& params);

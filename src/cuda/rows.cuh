@@ -70,20 +70,20 @@ __device__ __forceinline__ DeviceRow offsets_of(const RowsArgs& args, std::int64
 // reports. Not yet looked at: token_index (see drop_bad_tokens) and what the op itself wants of a live row.
 __device__ __forceinline__ DeviceRow row_of(const RowsArgs& args, std::int64_t i) {
   DeviceRow row = offsets_of(args, i);
-  if (row.kind != RowKind::skip) give_block(row, i32_at(args.state_indices, i), args.null_block_id, args.capacity, args.blocks);
+  if (row.kind != DeviceRowKind::skip) give_block(row, i32_at(args.state_indices, i), args.null_block_id, args.capacity, args.blocks);
   return row;
 }
 
 // Called by all threads of a block: a row with a token_index entry that names no row writes nothing.
 __device__ inline void drop_bad_tokens(const RowsArgs& args, DeviceRow& row) {
-  if (!args.token_index.present || row.kind == RowKind::skip) return;
+  if (!args.token_index.present || row.kind == DeviceRowKind::skip) return;
   int bad = 0;
   for (std::int64_t t = threadIdx.x; t < row.length; t += blockDim.x) {
     const std::int32_t global = i32_at(args.token_index, row.begin + t);
     bad |= global < 0 || global >= args.global_rows;
   }
   if (!__syncthreads_or(bad)) return;
-  row.kind = RowKind::skip;
+  row.kind = DeviceRowKind::skip;
   row.length = 0;
   row.found = ErrorKind::out_of_range;
 }

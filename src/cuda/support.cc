@@ -63,7 +63,9 @@ Support support(const GatedDeltaRuleParams& p) { return rule_support("gated_delt
 Support support(const GatedDeltaRuleSnapshotsParams& p) { return rule_support("gated_delta_rule_snapshots", p.inputs, p.rows); }
 Support support(const GatedDeltaRuleVerifyParams& p) { return rule_support("gated_delta_rule_verify", p.inputs, p.rows); }
 Support support(const CommitPlanParams&) { return {}; }
-Support support(const CommitPlanGroupsParams&) { return {}; }
+Support support(const CommitPlanGroupsParams& p) {
+  return sizes_fit("commit_plan_groups", "groups", {{"number", static_cast<std::int64_t>(p.groups.size()), kMaxPlanGroups}});
+}
 Support support(const CommitParams& p) {
   for (std::size_t g = 0; g < p.groups.size(); ++g) {
     const Support fits = sizes_fit("commit", "groups[" + std::to_string(g) + "].state_indices",

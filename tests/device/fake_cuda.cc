@@ -93,8 +93,8 @@ std::string unavailable_reason() { return fake_cuda::present ? "" : "no CUDA dev
 std::vector<std::string> architectures() { return {"sm_90"}; }
 Versions versions() { return {13000, 13000}; }
 
-void* allocate_shared(SharedMemory, std::size_t bytes) { return fake_cuda::take(bytes); }
-void release_shared(SharedMemory, void* memory) { fake_cuda::give(memory); }
+void* allocate_shared(SharedMemory, std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
+void release_shared(SharedMemory, void* memory) { std::free(memory); }
 void* create_stream() { return &fake_cuda::launches; }
 void destroy_stream(void*) {}
 Status synchronize(void*) { return {}; }

@@ -1,0 +1,524 @@
+// The gated delta rule on the device: what rule, snapshots, verify and replay are made of.
+//
+// A block of threads works on one value head of one row. Tokens are prepared once for all its value rows, in shared memory (Tokens): the
+// normalised key and query, their dot, decay, beta, values. A warp's registers hold the state rows it owns (Tile); eight lanes share a row,
+// so that a lane's four neighbours are two levels of the canonical dot's tree and three shuffles the rest.
+#pragma once
+
+#include <cstdint>
+
+#include "arithmetic/gates.h"
+#include "contract/rules.h"
+#include "cuda/rows.cuh"
+#include "cuda/select_delta.h"
+#include "cuda/view.cuh"
+#include "recoverssm/rows.hpp"
+
+namespace recoverssm::cuda {
+
+// How keys and raw gate inputs become k^ and d: what verify and commit must agree on.
+struct GateArgs {
+  View A_log, dt_bias;
+  float lower_bound = 0;
+  float softplus_beta = 1;
+  float softplus_threshold = 20;
+  bool bounded = false;
+  bool l2norm = true;
+};
+
+struct RuleArgs {
+  View q, k, v, a, b;
+  GateArgs gate;
+  float scale = 0;
+  int H = 0, HV = 0, K = 0, V = 0;
+  bool vector_keys = false;  // every row of q and k starts on a multiple of four elements
+};
+
+struct RecordArgs {
+  View packed, corrections, key_gate;
+};
+
+// Where a block's threads keep prepared tokens; rows of KP = 32 * chunks floats, zeros from K on.
+struct Tokens {
+  float* k;
+  float* q;
+  float* decay;  // gdn [tokens]; kda [tokens][KP]
+  float* k_dot_q;
+  float* beta;
+  float* v;  // [tokens][block_rows]; for replay the corrections
+  int block_rows;
+};
+
+template <int CHUNKS, bool KDA>
+__device__ __forceinline__ Tokens carve_tokens(float* shared, int tokens, int block_rows) {
+  constexpr int KP = 32 * CHUNKS;
+  Tokens s;
+  s.k = shared;
+  s.q = s.k + tokens * KP;
+  s.v = s.q + tokens * KP;
+  s.decay = s.v + tokens * block_rows;
+  s.k_dot_q = s.decay + (KDA ? tokens * KP : round_up4(tokens));
+  s.beta = s.k_dot_q + round_up4(tokens);
+  s.block_rows = block_rows;
+  return s;
+}
+
+// A thread's place: lane 0..7 of its row, group 0..3 of its warp.
+struct Lane {
+  int in_row, group, warp;
+  unsigned group_mask;
+};
+
+__device__ __forceinline__ Lane lane_of_thread() {
+  const int lane = threadIdx.x % 32;
+  return {lane % 8, lane / 8, static_cast<int>(threadIdx.x) / 32, 0xffu << (lane / 8 * 8)};
+}
+
+// ---- the canonical dot, spread over eight lanes
+
+__device__ __forceinline__ float quad(float4 p) { return (p.x + p.y) + (p.z + p.w); }
+
+// Partial sums 4l..4l+3 of x.y. Ragged: nothing is multiplied for an index >= K.
+template <int CHUNKS, bool WHOLE>
+__device__ __forceinline__ float4 partial_sums(const float4 (&x)[CHUNKS], const float4 (&y)[CHUNKS], int K, int lane) {
+  float4 p = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) {
+    const int e = 32 * j + 4 * lane;
+    if (WHOLE || e + 0 < K) p.x = __fmaf_rn(x[j].x, y[j].x, p.x);
+    if (WHOLE || e + 1 < K) p.y = __fmaf_rn(x[j].y, y[j].y, p.y);
+    if (WHOLE || e + 2 < K) p.z = __fmaf_rn(x[j].z, y[j].z, p.z);
+    if (WHOLE || e + 3 < K) p.w = __fmaf_rn(x[j].w, y[j].w, p.w);
+  }
+  return p;
+}
+
+// The upper three levels of the tree; every lane of the group gets the sum.
+__device__ __forceinline__ float sum_of_group(float x, unsigned mask) {
+  x = x + __shfl_xor_sync(mask, x, 1);
+  x = x + __shfl_xor_sync(mask, x, 2);
+  return x + __shfl_xor_sync(mask, x, 4);
+}
+
+// The same for 2*ROWS values at once, each lane ending with the sum of one: half of the values change lanes at each level. Even lanes get
+// one of the first ROWS, odd lanes the same row of the others; which row: row_of_lane.
+template <int ROWS>
+__device__ __forceinline__ float scatter_sums(const float (&v)[2 * ROWS], int lane) {
+  static_assert(ROWS == 2 || ROWS == 4);
+  const bool odd = lane & 1, second = lane & 2, fourth = lane & 4;
+  float a[ROWS];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    const float keep = odd ? v[ROWS + i] : v[i], give = odd ? v[i] : v[ROWS + i];
+    a[i] = keep + __shfl_xor_sync(~0u, give, 1);
+  }
+  float b[ROWS / 2];
+#pragma unroll
+  for (int i = 0; i < ROWS / 2; ++i) {
+    const float keep = second ? a[ROWS / 2 + i] : a[i], give = second ? a[i] : a[ROWS / 2 + i];
+    b[i] = keep + __shfl_xor_sync(~0u, give, 2);
+  }
+  if constexpr (ROWS == 2) {
+    return b[0] + __shfl_xor_sync(~0u, b[0], 4);
+  } else {
+    const float keep = fourth ? b[1] : b[0], give = fourth ? b[0] : b[1];
+    return keep + __shfl_xor_sync(~0u, give, 4);
+  }
+}
+
+// Row of its group whose sums a lane ends up with, and the even lane that has row r.
+template <int ROWS>
+__device__ __forceinline__ int row_of_lane(int lane) {
+  return ROWS == 4 ? (lane >> 1 & 1) * 2 + (lane >> 2 & 1) : lane >> 1 & 1;
+}
+template <int ROWS>
+__device__ __forceinline__ int lane_of_row(int r) {
+  return ROWS == 4 ? (r & 2) + (r & 1) * 4 : r * 2;
+}
+// With two rows both halves of a group hold the same sums: the first half speaks.
+template <int ROWS>
+__device__ __forceinline__ bool lane_speaks(int lane) {
+  return ROWS == 4 || lane < 4;
+}
+
+// ---- state rows in registers
+
+template <int CHUNKS, int ROWS>
+struct Tile {
+  float4 h[ROWS][CHUNKS];
+};
+
+// Rows first..first+ROWS-1 of a head's [V][K] state; rows from V on are zero and are never stored.
+template <int CHUNKS, int ROWS, bool WHOLE, class State>
+__device__ __forceinline__ void load_tile(Tile<CHUNKS, ROWS>& tile, const State* head, int first, int V, int K, int lane) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const State* row = head + static_cast<std::int64_t>(first + r) * K;
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) {
+      const int e = 32 * j + 4 * lane;
+      float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (first + r < V) {
+        if constexpr (WHOLE) {
+          x = load4(row + e);
+        } else {
+          if (e + 0 < K) x.x = widen(row[e + 0]);
+          if (e + 1 < K) x.y = widen(row[e + 1]);
+          if (e + 2 < K) x.z = widen(row[e + 2]);
+          if (e + 3 < K) x.w = widen(row[e + 3]);
+        }
+      }
+      tile.h[r][j] = x;
+    }
+  }
+}
+
+template <int CHUNKS, int ROWS, bool WHOLE, class State>
+__device__ __forceinline__ void store_tile(const Tile<CHUNKS, ROWS>& tile, State* head, int first, int V, int K, int lane) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    if (first + r >= V) continue;
+    State* row = head + static_cast<std::int64_t>(first + r) * K;
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) {
+      const int e = 32 * j + 4 * lane;
+      const float4 x = tile.h[r][j];
+      if constexpr (WHOLE) {
+        store4(row + e, x);
+      } else {
+        if (e + 0 < K) row[e + 0] = narrow<State>(x.x);
+        if (e + 1 < K) row[e + 1] = narrow<State>(x.y);
+        if (e + 2 < K) row[e + 2] = narrow<State>(x.z);
+        if (e + 3 < K) row[e + 3] = narrow<State>(x.w);
+      }
+    }
+  }
+}
+
+template <int CHUNKS, int ROWS>
+__device__ __forceinline__ void clear_tile(Tile<CHUNKS, ROWS>& tile) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) tile.h[r][j] = {0.0f, 0.0f, 0.0f, 0.0f};
+  }
+}
+
+// The state as it reads back after a store.
+template <class State, int CHUNKS, int ROWS>
+__device__ __forceinline__ void round_tile(Tile<CHUNKS, ROWS>& tile) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) {
+      float4& x = tile.h[r][j];
+      x = {widen(narrow<State>(x.x)), widen(narrow<State>(x.y)), widen(narrow<State>(x.z)), widen(narrow<State>(x.w))};
+    }
+  }
+}
+
+// ---- preparing tokens
+
+// Key or query elements of a lane, from T.
+template <int CHUNKS, bool WHOLE, class T>
+__device__ __forceinline__ void load_key_as(float4 (&x)[CHUNKS], const T* p, bool vector, int K, int lane) {
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) {
+    const int e = 32 * j + 4 * lane;
+    if (WHOLE && vector) {
+      x[j] = load4(p + e);
+      continue;
+    }
+    x[j] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (e + 0 < K) x[j].x = widen(p[e + 0]);
+    if (e + 1 < K) x[j].y = widen(p[e + 1]);
+    if (e + 2 < K) x[j].z = widen(p[e + 2]);
+    if (e + 3 < K) x[j].w = widen(p[e + 3]);
+  }
+}
+
+template <int CHUNKS, bool WHOLE>
+__device__ __forceinline__ void load_key(float4 (&x)[CHUNKS], const std::byte* p, DType dtype, bool vector, int K, int lane) {
+  if (dtype == DType::bf16) return load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const __nv_bfloat16*>(p), vector, K, lane);
+  if (dtype == DType::f16) return load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const __half*>(p), vector, K, lane);
+  load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const float*>(p), vector, K, lane);
+}
+
+template <int CHUNKS>
+__device__ __forceinline__ void scale_key(float4 (&x)[CHUNKS], float by) {
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) x[j] = {x[j].x * by, x[j].y * by, x[j].z * by, x[j].w * by};
+}
+
+// 1 / |x|, the same in all lanes of the group.
+template <int CHUNKS, bool WHOLE>
+__device__ __forceinline__ float inverse_norm_of(const float4 (&x)[CHUNKS], int K, const Lane& lane) {
+  const float squares = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(x, x, K, lane.in_row)), lane.group_mask);
+  return arithmetic::inverse_norm(squares);
+}
+
+template <int CHUNKS>
+__device__ __forceinline__ void store_key(float* to, const float4 (&x)[CHUNKS], int lane) {
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) *reinterpret_cast<float4*>(to + 32 * j + 4 * lane) = x[j];
+}
+
+template <int CHUNKS>
+__device__ __forceinline__ void read_key(float4 (&x)[CHUNKS], const float* from, int lane) {
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) x[j] = *reinterpret_cast<const float4*>(from + 32 * j + 4 * lane);
+}
+
+__device__ __forceinline__ float gdn_decay_of(const GateArgs& gate, float a, std::int64_t head) {
+  const float dt_bias = load_float(at(gate.dt_bias, head), gate.dt_bias.dtype);
+  const float A_log = load_float(at(gate.A_log, head), gate.A_log.dtype);
+  return arithmetic::gdn_decay(a, dt_bias, A_log, gate.softplus_beta, gate.softplus_threshold);
+}
+
+__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float raw, std::int64_t head, int k) {
+  const float y = raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype);
+  return gate.bounded ? arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound)
+                      : arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold);
+}
+
+__device__ __forceinline__ float exp_A_log_of(const GateArgs& gate, std::int64_t head) {
+  return arithmetic::exp_f32(load_float(at(gate.A_log, head), gate.A_log.dtype));
+}
+
+// Prepares local tokens first..first+count-1 for value rows value0.. of a head. All threads of the block; two barriers inside, the second
+// after everything is in place. Nobody may still be reading the buffers.
+template <int CHUNKS, bool WHOLE, bool KDA>
+__device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
+                                               int value0, const Lane& lane) {
+  constexpr int KP = 32 * CHUNKS;
+  const std::int64_t from_head = key_head(head, args.H, args.HV);
+  const int groups = static_cast<int>(blockDim.x) / kLanesPerRow;
+  for (int job = static_cast<int>(threadIdx.x) / kLanesPerRow; job < 2 * count; job += groups) {
+    const int t = job >> 1;
+    const bool query = job & 1;
+    const View& view = query ? args.q : args.k;
+    float4 x[CHUNKS];
+    load_key<CHUNKS, WHOLE>(x, at(view, first + t, from_head), view.dtype, args.vector_keys, args.K, lane.in_row);
+    if (args.gate.l2norm) {
+      const float inverse = inverse_norm_of<CHUNKS, WHOLE>(x, args.K, lane);
+      if (query && KDA) {
+        scale_key(x, inverse * args.scale);
+      } else {
+        scale_key(x, inverse);
+        if (query) scale_key(x, args.scale);
+      }
+    } else if (query) {
+      scale_key(x, args.scale);
+    }
+    store_key<CHUNKS>((query ? to.q : to.k) + t * KP, x, lane.in_row);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += static_cast<int>(blockDim.x)) {
+    const int t = i / to.block_rows, r = i % to.block_rows;
+    to.v[i] = value0 + r < args.V ? load_float(at(args.v, first + t, head, value0 + r), args.v.dtype) : 0.0f;
+  }
+  for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
+    to.beta[t] = arithmetic::sigmoid(load_float(at(args.b, first + t, head), args.b.dtype));
+    if constexpr (!KDA) to.decay[t] = gdn_decay_of(args.gate, load_float(at(args.a, first + t, head), args.a.dtype), head);
+  }
+  if constexpr (KDA) {
+    const float exp_A_log = exp_A_log_of(args.gate, head);
+    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += static_cast<int>(blockDim.x)) {
+      const int t = i / KP, k = i % KP;
+      to.decay[i] =
+          k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, head, k), args.a.dtype), head, k) : 0.0f;
+    }
+  }
+  __syncthreads();
+  for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
+    float4 k[CHUNKS], q[CHUNKS];
+    read_key<CHUNKS>(k, to.k + t * KP, lane.in_row);
+    read_key<CHUNKS>(q, to.q + t * KP, lane.in_row);
+    const float dot = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(k, q, args.K, lane.in_row)), lane.group_mask);
+    if (lane.in_row == 0) to.k_dot_q[t] = dot;
+  }
+  __syncthreads();
+}
+
+// Records first..first+count-1 of a head in `block`: keys, decays and corrections of value rows value0... One barrier, at the end.
+template <int CHUNKS, bool WHOLE, bool KDA>
+__device__ __forceinline__ void prepare_records(const RecordArgs& records, const GateArgs& gate, const Tokens& to, std::int64_t block,
+                                                int head, int first, int count, int value0, int K, int V, const Lane& lane) {
+  constexpr int KP = 32 * CHUNKS;
+  const int threads = static_cast<int>(blockDim.x);
+  const View& corrections = KDA ? records.corrections : records.packed;
+  for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += threads) {
+    const int t = i / to.block_rows, r = i % to.block_rows;
+    to.v[i] = value0 + r < V ? *reinterpret_cast<const float*>(at(corrections, block, head, first + t, value0 + r)) : 0.0f;
+  }
+  if constexpr (!KDA) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+      const int t = i / KP, k = i % KP;
+      to.k[i] = k < K ? *reinterpret_cast<const float*>(at(records.packed, block, head, first + t, V + k)) : 0.0f;
+    }
+    for (int t = static_cast<int>(threadIdx.x); t < count; t += threads) {
+      to.decay[t] = *reinterpret_cast<const float*>(at(records.packed, block, head, first + t, V + K));
+    }
+  } else {
+    const DType dtype = records.key_gate.dtype;
+    for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += threads / kLanesPerRow) {
+      float4 x[CHUNKS];
+      load_key<CHUNKS, WHOLE>(x, at(records.key_gate, block, head, first + t), dtype, false, K, lane.in_row);
+      if (gate.l2norm) scale_key(x, inverse_norm_of<CHUNKS, WHOLE>(x, K, lane));
+      store_key<CHUNKS>(to.k + t * KP, x, lane.in_row);
+    }
+    const float exp_A_log = exp_A_log_of(gate, head);
+    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+      const int t = i / KP, k = i % KP;
+      to.decay[i] =
+          k < K ? kda_decay_of(gate, exp_A_log, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k) : 0.0f;
+    }
+  }
+  __syncthreads();
+}
+
+// Writes what commit needs to repeat k^ and d of tokens already prepared: positions position..position+count-1 of the head's records.
+template <int CHUNKS, bool KDA>
+__device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArgs& records, const Tokens& tokens, std::int64_t block,
+                                           int head, std::int64_t first_token, int position, int count) {
+  constexpr int KP = 32 * CHUNKS;
+  const int threads = static_cast<int>(blockDim.x);
+  const std::int64_t from_head = key_head(head, args.H, args.HV);
+  if constexpr (!KDA) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+      const int t = i / KP, k = i % KP;
+      if (k < args.K) *reinterpret_cast<float*>(at(records.packed, block, head, position + t, args.V + k)) = tokens.k[i];
+    }
+    for (int t = static_cast<int>(threadIdx.x); t < count; t += threads) {
+      *reinterpret_cast<float*>(at(records.packed, block, head, position + t, args.V + args.K)) = tokens.decay[t];
+    }
+  } else {
+    // Raw key and raw gate input, bit by bit: commit computes k^ and d with the same functions.
+    const int size = static_cast<int>(size_of(args.k.dtype));
+    for (int i = static_cast<int>(threadIdx.x); i < count * args.K; i += threads) {
+      const int t = i / args.K, k = i % args.K;
+      copy_element(at(records.key_gate, block, head, position + t, k), at(args.k, first_token + t, from_head, k), size);
+      copy_element(at(records.key_gate, block, head, position + t, args.K + k), at(args.a, first_token + t, head, k), size);
+    }
+  }
+}
+
+// ---- one token
+
+// h * d, rounded.
+template <int CHUNKS, int ROWS, bool KDA>
+__device__ __forceinline__ void decay_tile(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int lane) {
+  constexpr int KP = 32 * CHUNKS;
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) {
+    float4 d;
+    if constexpr (KDA) {
+      d = *reinterpret_cast<const float4*>(tokens.decay + t * KP + 32 * j + 4 * lane);
+    } else {
+      const float x = tokens.decay[t];
+      d = {x, x, x, x};
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      float4& h = tile.h[r][j];
+      h = {h.x * d.x, h.y * d.y, h.z * d.z, h.w * d.w};
+    }
+  }
+}
+
+__device__ __forceinline__ void add_rank_one(float4& h, float c, float4 k) {
+  h = {__fmaf_rn(c, k.x, h.x), __fmaf_rn(c, k.y, h.y), __fmaf_rn(c, k.z, h.z), __fmaf_rn(c, k.w, h.w)};
+}
+
+// What a lane knows after a token of the row it speaks for: even lanes the correction, odd lanes the output.
+struct StepResult {
+  float correction, out;
+};
+
+// Prepared token t. row: of the block's value rows, the first one of this lane group.
+template <int CHUNKS, int ROWS, bool WHOLE, bool KDA>
+__device__ __forceinline__ StepResult step(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int row, int K, const Lane& lane) {
+  constexpr int KP = 32 * CHUNKS;
+  decay_tile<CHUNKS, ROWS, KDA>(tile, tokens, t, lane.in_row);
+  float sums[2 * ROWS];
+  float4 k[CHUNKS];
+  read_key<CHUNKS>(k, tokens.k + t * KP, lane.in_row);
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) sums[r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], k, K, lane.in_row));
+  {
+    float4 q[CHUNKS];
+    read_key<CHUNKS>(q, tokens.q + t * KP, lane.in_row);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[ROWS + r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], q, K, lane.in_row));
+  }
+  const float sum = scatter_sums<ROWS>(sums, lane.in_row);
+  const float v = tokens.v[t * tokens.block_rows + row + row_of_lane<ROWS>(lane.in_row)];
+  StepResult result;
+  result.correction = (v - sum) * tokens.beta[t];  // means something in even lanes
+  result.out = __fmaf_rn(__shfl_xor_sync(~0u, result.correction, 1), tokens.k_dot_q[t], sum);  // in odd lanes
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const float c = __shfl_sync(~0u, result.correction, lane.group * kLanesPerRow + lane_of_row<ROWS>(r));
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) add_rank_one(tile.h[r][j], c, k[j]);
+  }
+  return result;
+}
+
+// Replays prepared record t.
+template <int CHUNKS, int ROWS, bool KDA>
+__device__ __forceinline__ void replay_step(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int row, const Lane& lane) {
+  constexpr int KP = 32 * CHUNKS;
+  decay_tile<CHUNKS, ROWS, KDA>(tile, tokens, t, lane.in_row);
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) {
+    const float4 k = *reinterpret_cast<const float4*>(tokens.k + t * KP + 32 * j + 4 * lane.in_row);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) add_rank_one(tile.h[r][j], tokens.v[t * tokens.block_rows + row + r], k);
+  }
+}
+
+// Folds records 0..n-1 of `block` into a tile, as a commit would before rounding. All threads of the block, with barriers.
+template <int CHUNKS, int ROWS, bool WHOLE, bool KDA>
+__device__ __forceinline__ void fold_records(Tile<CHUNKS, ROWS>& tile, const RecordArgs& records, const GateArgs& gate,
+                                             const Tokens& buffers, int token_chunk, std::int64_t block, int head, int n, int value0,
+                                             int row, int K, int V, const Lane& lane) {
+  for (int first = 0; first < n; first += token_chunk) {
+    const int count = n - first < token_chunk ? n - first : token_chunk;
+    __syncthreads();  // the buffers may still be read
+    prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, block, head, first, count, value0, K, V, lane);
+#pragma unroll 1
+    for (int t = 0; t < count; ++t) replay_step<CHUNKS, ROWS, KDA>(tile, buffers, t, row, lane);
+  }
+}
+
+// ---- results
+
+// Outputs of a null row: zeros for value rows value0..value0+rows-1 of its tokens.
+__device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, const DeviceRow& row, int head, int value0,
+                                         int block_rows, int V) {
+  const int last = value0 + block_rows < V ? value0 + block_rows : V;
+  const int n = last - value0;
+  if (n <= 0) return;
+  const int size = static_cast<int>(size_of(out.dtype));
+  for (std::int64_t i = threadIdx.x; i < row.length * n; i += blockDim.x) {
+    clear_element(at(out, global_row(rows, row.begin + i / n), head, value0 + i % n), size);
+  }
+}
+
+template <int ROWS>
+__device__ __forceinline__ void store_out(const View& out, std::int64_t global, int head, int value, int V, const StepResult& result,
+                                          const Lane& lane) {
+  const int v = value + row_of_lane<ROWS>(lane.in_row);
+  if ((lane.in_row & 1) == 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return;
+  store_float(at(out, global, head, v), out.dtype, result.out);
+}
+
+template <int ROWS>
+__device__ __forceinline__ void store_correction(const View& corrections, std::int64_t block, int head, std::int64_t position,
+                                                 int value, int V, const StepResult& result, const Lane& lane) {
+  const int v = value + row_of_lane<ROWS>(lane.in_row);
+  if ((lane.in_row & 1) != 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return;
+  *reinterpret_cast<float*>(at(corrections, block, head, position, v)) = result.correction;
+}
+
+}  // namespace recoverssm::cuda
