@@ -461,7 +461,7 @@ typedef struct recoverssm_launch {
   int32_t target;                /* RECOVERSSM_TARGET_, default best */
   void* stream;                  /* cuda: a cudaStream_t; null: the default stream */
   recoverssm_device_flag* flag;  /* cuda: optional, in memory the device can write */
-  int32_t backend;               /* RECOVERSSM_BACKEND_, default cpu. cuda reads neither parallel_ fields nor target, and takes no counters */
+  int32_t backend; /* RECOVERSSM_BACKEND_, default cpu. cuda reads neither parallel_ fields nor target, and takes no counters */
   int32_t reserved;
 } recoverssm_launch;
 
@@ -537,7 +537,7 @@ typedef struct recoverssm_cuda_device {
   char name[128];
   char unusable[128]; /* why this build's kernels do not run there; "": they do */
   int64_t memory_bytes;
-  int32_t index; /* as cudaSetDevice counts */
+  int32_t index;        /* as cudaSetDevice counts */
   int32_t major, minor; /* compute capability */
   int32_t multiprocessors;
 } recoverssm_cuda_device;
