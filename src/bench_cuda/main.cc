@@ -1,7 +1,8 @@
 // Benchmark of the CUDA backend: one case table, correctness before time, ceilings in the same process, CSV.
-//   bench_cuda [--csv FILE] [--only NAMES] [--skip NAMES] [--quick]
+//   bench_cuda [--csv FILE] [--only NAMES] [--skip NAMES] [--rows N] [--window N] [--quick]
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -18,12 +19,15 @@ constexpr std::int64_t kRotation = std::int64_t{320} << 20;  // bytes of state a
 
 struct Options {
   FILE* csv = nullptr;
-  std::string only, skip;  // names of cases, anywhere in the text
+  std::string only, skip;  // names of cases, separated by commas
   bool quick = false;
+  std::int64_t rows = 0, window = 0;  // one shape only, where not 0
 };
 
+bool listed(const std::string& names, const std::string& name) { return ("," + names + ",").find("," + name + ",") != std::string::npos; }
+
 bool wanted(const Options& options, const std::string& name) {
-  return (options.only.empty() || options.only.find(name) != std::string::npos) && options.skip.find(name) == std::string::npos;
+  return (options.only.empty() || listed(options.only, name)) && !listed(options.skip, name);
 }
 
 struct Ceilings {
@@ -246,7 +250,7 @@ int correctness(const Options& options, cudaStream_t stream) {
           Shape s{.rows = 3, .window = window, .state = state, .activation = state == DType::f16 ? DType::f16 : DType::bf16, .gate = gate,
                   .H = 2, .HV = 6, .K = K, .V = V};
           for (const Case& c : cases()) {
-            if (options.skip.find(c.name) != std::string::npos) continue;
+            if (listed(options.skip, c.name)) continue;
             const std::int64_t blocks = c.blocks_per_row == 0 ? window : c.blocks_per_row;
             ++checked;
             wrong += !agree(s, c.name, blocks, 0, stream, [&](const LayerData& d, Backend b) { c.run(d, b, stream); });
@@ -269,7 +273,7 @@ int correctness(const Options& options, cudaStream_t stream) {
   for (const std::int64_t rows : {8, 32}) {
     Shape s{.rows = rows, .window = 4};
     for (const Case& c : cases()) {
-      if (options.skip.find(c.name) != std::string::npos) continue;
+      if (listed(options.skip, c.name)) continue;
       ++checked;
       wrong += !agree(s, c.name, c.blocks_per_row == 0 ? s.window : c.blocks_per_row, 0, stream,
                       [&](const LayerData& d, Backend b) { c.run(d, b, stream); });
@@ -309,6 +313,8 @@ int main_of(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--quick") options.quick = true;
+    if (arg == "--rows" && i + 1 < argc) options.rows = std::atoll(argv[++i]);
+    if (arg == "--window" && i + 1 < argc) options.window = std::atoll(argv[++i]);
     if (arg == "--csv" && i + 1 < argc) options.csv = std::fopen(argv[++i], "w");
     if (arg == "--only" && i + 1 < argc) options.only = argv[++i];
     if (arg == "--skip" && i + 1 < argc) options.skip = argv[++i];
@@ -335,6 +341,7 @@ int main_of(int argc, char** argv) {
     for (const std::int64_t r : rows) {
       for (const std::int64_t window : {1, 2, 4, 8}) {
         if (options.quick && window == 1) continue;
+        if ((options.rows != 0 && options.rows != r) || (options.window != 0 && options.window != window)) continue;
         time_case(options, ceilings, c, {.rows = r, .window = window}, stream);
       }
     }

@@ -17,6 +17,9 @@ namespace recoverssm::cuda {
 
 constexpr int kMaxTaps = 8;
 constexpr int kCommonTaps = 4;
+constexpr int conv_blocks(int taps) {
+  return taps == kCommonTaps ? 4 : 3;
+}  // of a multiprocessor: room for registers without spills
 constexpr int kConvAhead = 4;  // tokens a thread loads before it computes the first of them
 
 // x has one column a channel.
@@ -220,7 +223,7 @@ __device__ __forceinline__ void run_segment(const ConvArgs<Columns>& args, const
 }
 
 template <class T, int kTaps, int kLanes, bool kWindow, class Columns>
-__global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ ConvArgs<Columns> args) {
+__global__ void __launch_bounds__(kConvThreads, conv_blocks(kTaps)) conv_kernel(const __grid_constant__ ConvArgs<Columns> args) {
   const std::int64_t channel = (std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x) * kLanes;
   const bool active = channel < args.channels;
   const std::int64_t column = active ? args.columns(channel) : 0;
@@ -240,7 +243,8 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
 
 // The taps in front of the segments that extra items stand for, before conv_kernel overwrites them, and the lines of their rows.
 template <int kSize, int kLanes, class Columns>
-__global__ void __launch_bounds__(kConvThreads) save_halos_kernel(const __grid_constant__ ConvArgs<Columns> args) {
+__global__ void __launch_bounds__(kConvThreads, conv_blocks(kCommonTaps))
+    save_halos_kernel(const __grid_constant__ ConvArgs<Columns> args) {
   using Bits = LaneBits<kSize, kLanes>;
   const std::int64_t channel = (std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x) * kLanes;
   const bool active = channel < args.channels;

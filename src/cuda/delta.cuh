@@ -31,36 +31,33 @@ struct RuleArgs {
   GateArgs gate;
   float scale = 0;
   int H = 0, HV = 0, K = 0, V = 0;
-  bool vector_keys = false;  // every row of q and k starts on a multiple of four elements
+  bool vector_keys = false;    // every row of q and k starts on a multiple of four elements
+  bool vector_values = false;  // the same of v, and V is a multiple of four
 };
 
 struct RecordArgs {
   View packed, corrections, key_gate;
 };
 
-// Where a block's threads keep prepared tokens; rows of KP = 32 * chunks floats, zeros from K on.
+// Where a block's threads keep prepared tokens, in shared memory: one after the other, each
+//   k [KP] | q [KP] | decay [KP], kda only | decay (gdn), beta, k.q, - | v [block_rows]
+// with KP = 32 * chunks and zeros from K on. For replay v holds the corrections, and q, beta and k.q are not there.
 struct Tokens {
-  float* k;
-  float* q;
-  float* decay;  // gdn [tokens]; kda [tokens][KP]
-  float* k_dot_q;
-  float* beta;
-  float* v;  // [tokens][block_rows]; for replay the corrections
+  float* base;
+  int step;  // floats from token to token
   int block_rows;
 };
 
 template <int CHUNKS, bool KDA>
-__device__ __forceinline__ Tokens carve_tokens(float* shared, int tokens, int block_rows) {
-  constexpr int KP = 32 * CHUNKS;
-  Tokens s;
-  s.k = shared;
-  s.q = s.k + tokens * KP;
-  s.v = s.q + tokens * KP;
-  s.decay = s.v + tokens * block_rows;
-  s.k_dot_q = s.decay + (KDA ? tokens * KP : round_up4(tokens));
-  s.beta = s.k_dot_q + round_up4(tokens);
-  s.block_rows = block_rows;
-  return s;
+struct TokenPlaces {
+  static constexpr int kKP = 32 * CHUNKS;
+  static constexpr int kQuery = kKP, kDecays = 2 * kKP, kScalars = (KDA ? 3 : 2) * kKP;
+  static constexpr int kDecay = kScalars, kBeta = kScalars + 1, kKeyDotQuery = kScalars + 2, kValues = kScalars + 4;
+};
+
+template <int CHUNKS, bool KDA>
+__device__ __forceinline__ Tokens tokens_in(float* shared, int block_rows) {
+  return {shared, token_floats(CHUNKS, block_rows, KDA), block_rows};
 }
 
 // A thread's place: lane 0..7 of its row, group 0..3 of its warp.
@@ -104,7 +101,7 @@ __device__ __forceinline__ float sum_of_group(float x, unsigned mask) {
 // one of the first ROWS, odd lanes the same row of the others; which row: row_of_lane.
 template <int ROWS>
 __device__ __forceinline__ float scatter_sums(const float (&v)[2 * ROWS], int lane) {
-  static_assert(ROWS == 2 || ROWS == 4);
+  static_assert(ROWS == 1 || ROWS == 2 || ROWS == 4);
   const bool odd = lane & 1, second = lane & 2, fourth = lane & 4;
   float a[ROWS];
 #pragma unroll
@@ -112,33 +109,39 @@ __device__ __forceinline__ float scatter_sums(const float (&v)[2 * ROWS], int la
     const float keep = odd ? v[ROWS + i] : v[i], give = odd ? v[i] : v[ROWS + i];
     a[i] = keep + __shfl_xor_sync(~0u, give, 1);
   }
-  float b[ROWS / 2];
-#pragma unroll
-  for (int i = 0; i < ROWS / 2; ++i) {
-    const float keep = second ? a[ROWS / 2 + i] : a[i], give = second ? a[i] : a[ROWS / 2 + i];
-    b[i] = keep + __shfl_xor_sync(~0u, give, 2);
-  }
-  if constexpr (ROWS == 2) {
-    return b[0] + __shfl_xor_sync(~0u, b[0], 4);
+  if constexpr (ROWS == 1) {
+    const float pair = a[0] + __shfl_xor_sync(~0u, a[0], 2);
+    return pair + __shfl_xor_sync(~0u, pair, 4);
   } else {
-    const float keep = fourth ? b[1] : b[0], give = fourth ? b[0] : b[1];
-    return keep + __shfl_xor_sync(~0u, give, 4);
+    float b[ROWS / 2];
+#pragma unroll
+    for (int i = 0; i < ROWS / 2; ++i) {
+      const float keep = second ? a[ROWS / 2 + i] : a[i], give = second ? a[i] : a[ROWS / 2 + i];
+      b[i] = keep + __shfl_xor_sync(~0u, give, 2);
+    }
+    if constexpr (ROWS == 2) {
+      return b[0] + __shfl_xor_sync(~0u, b[0], 4);
+    } else {
+      const float keep = fourth ? b[1] : b[0], give = fourth ? b[0] : b[1];
+      return keep + __shfl_xor_sync(~0u, give, 4);
+    }
   }
 }
 
 // Row of its group whose sums a lane ends up with, and the even lane that has row r.
 template <int ROWS>
 __device__ __forceinline__ int row_of_lane(int lane) {
+  if constexpr (ROWS == 1) return 0;
   return ROWS == 4 ? (lane >> 1 & 1) * 2 + (lane >> 2 & 1) : lane >> 1 & 1;
 }
 template <int ROWS>
 __device__ __forceinline__ int lane_of_row(int r) {
   return ROWS == 4 ? (r & 2) + (r & 1) * 4 : r * 2;
 }
-// With two rows both halves of a group hold the same sums: the first half speaks.
+// With fewer than four rows several lanes end with the same sums: the first of them speaks.
 template <int ROWS>
 __device__ __forceinline__ bool lane_speaks(int lane) {
-  return ROWS == 4 || lane < 4;
+  return ROWS == 4 || lane < 2 * ROWS;
 }
 
 // ---- state rows in registers
@@ -148,59 +151,71 @@ struct Tile {
   float4 h[ROWS][CHUNKS];
 };
 
-// Rows first..first+ROWS-1 of a head's [V][K] state; rows from V on are zero and are never stored.
-template <int CHUNKS, int ROWS, bool WHOLE, class State>
-__device__ __forceinline__ void load_tile(Tile<CHUNKS, ROWS>& tile, const State* head, int first, int V, int K, int lane) {
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    const State* row = head + static_cast<std::int64_t>(first + r) * K;
-#pragma unroll
-    for (int j = 0; j < CHUNKS; ++j) {
-      const int e = 32 * j + 4 * lane;
-      float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (first + r < V) {
-        if constexpr (WHOLE) {
-          x = load4(row + e);
-        } else {
-          if (e + 0 < K) x.x = widen(row[e + 0]);
-          if (e + 1 < K) x.y = widen(row[e + 1]);
-          if (e + 2 < K) x.z = widen(row[e + 2]);
-          if (e + 3 < K) x.w = widen(row[e + 3]);
-        }
-      }
-      tile.h[r][j] = x;
-    }
-  }
-}
-
-template <int CHUNKS, int ROWS, bool WHOLE, class State>
-__device__ __forceinline__ void store_tile(const Tile<CHUNKS, ROWS>& tile, State* head, int first, int V, int K, int lane) {
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    if (first + r >= V) continue;
-    State* row = head + static_cast<std::int64_t>(first + r) * K;
-#pragma unroll
-    for (int j = 0; j < CHUNKS; ++j) {
-      const int e = 32 * j + 4 * lane;
-      const float4 x = tile.h[r][j];
-      if constexpr (WHOLE) {
-        store4(row + e, x);
-      } else {
-        if (e + 0 < K) row[e + 0] = narrow<State>(x.x);
-        if (e + 1 < K) row[e + 1] = narrow<State>(x.y);
-        if (e + 2 < K) row[e + 2] = narrow<State>(x.z);
-        if (e + 3 < K) row[e + 3] = narrow<State>(x.w);
-      }
-    }
-  }
-}
-
 template <int CHUNKS, int ROWS>
 __device__ __forceinline__ void clear_tile(Tile<CHUNKS, ROWS>& tile) {
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
     for (int j = 0; j < CHUNKS; ++j) tile.h[r][j] = {0.0f, 0.0f, 0.0f, 0.0f};
+  }
+}
+
+// Rows first..first+ROWS-1 of a head's [V][K] state; rows from V on are zero and are never stored. Whole: V is a multiple of four, so
+// that a lane group's rows are all there or none.
+template <int CHUNKS, int ROWS, bool WHOLE, class State>
+__device__ __forceinline__ void load_tile(Tile<CHUNKS, ROWS>& tile, const State* head, int first, int V, int K, int lane) {
+  if constexpr (WHOLE) {
+    if (first >= V) return clear_tile(tile);
+    const State* p = head + static_cast<std::int64_t>(first) * (32 * CHUNKS) + 4 * lane;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+      for (int j = 0; j < CHUNKS; ++j) tile.h[r][j] = load4_once(p + r * (32 * CHUNKS) + 32 * j);
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const State* row = head + static_cast<std::int64_t>(first + r) * K;
+#pragma unroll
+      for (int j = 0; j < CHUNKS; ++j) {
+        const int e = 32 * j + 4 * lane;
+        const bool there = first + r < V;
+        float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (there && e + 0 < K) x.x = widen(row[e + 0]);
+        if (there && e + 1 < K) x.y = widen(row[e + 1]);
+        if (there && e + 2 < K) x.z = widen(row[e + 2]);
+        if (there && e + 3 < K) x.w = widen(row[e + 3]);
+        tile.h[r][j] = x;
+      }
+    }
+  }
+}
+
+template <int CHUNKS, int ROWS, bool WHOLE, class State>
+__device__ __forceinline__ void store_tile(const Tile<CHUNKS, ROWS>& tile, State* head, int first, int V, int K, int lane) {
+  if constexpr (WHOLE) {
+    if (first >= V) return;
+    State* p = head + static_cast<std::int64_t>(first) * (32 * CHUNKS) + 4 * lane;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+      for (int j = 0; j < CHUNKS; ++j) store4(p + r * (32 * CHUNKS) + 32 * j, tile.h[r][j]);
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      if (first + r >= V) continue;
+      State* row = head + static_cast<std::int64_t>(first + r) * K;
+#pragma unroll
+      for (int j = 0; j < CHUNKS; ++j) {
+        const int e = 32 * j + 4 * lane;
+        const float4 x = tile.h[r][j];
+        if (e + 0 < K) row[e + 0] = narrow<State>(x.x);
+        if (e + 1 < K) row[e + 1] = narrow<State>(x.y);
+        if (e + 2 < K) row[e + 2] = narrow<State>(x.z);
+        if (e + 3 < K) row[e + 3] = narrow<State>(x.w);
+      }
+    }
   }
 }
 
@@ -285,12 +300,60 @@ __device__ __forceinline__ float exp_A_log_of(const GateArgs& gate, std::int64_t
   return arithmetic::exp_f32(load_float(at(gate.A_log, head), gate.A_log.dtype));
 }
 
+__device__ __forceinline__ float4 load4_of(const std::byte* p, DType dtype) {
+  if (dtype == DType::bf16) return load4(reinterpret_cast<const __nv_bfloat16*>(p));
+  if (dtype == DType::f16) return load4(reinterpret_cast<const __half*>(p));
+  return load4(reinterpret_cast<const float*>(p));
+}
+
+// Values of block_rows rows from value0 on; zeros from V on. `values`: where the first token has them.
+__device__ __forceinline__ void prepare_values(const RuleArgs& args, const Tokens& to, float* values, std::int64_t first, int count,
+                                               int head, int value0) {
+  const int threads = static_cast<int>(blockDim.x), size = static_cast<int>(size_of(args.v.dtype));
+  const std::byte* const base = at(args.v, first, head, value0);
+  const std::int64_t token = args.v.stride[0] * size;
+  const int width = args.vector_values ? 4 : 1, a_row = to.block_rows / width;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < count * a_row; i += threads) {
+    const int t = i / a_row, r = i % a_row * width;
+    const bool inside = value0 + r < args.V;
+    const std::byte* p = base + t * token + r * size;
+    float* const place = values + t * to.step + r;
+    if (args.vector_values) {
+      *reinterpret_cast<float4*>(place) = inside ? load4_of(p, args.v.dtype) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+    } else {
+      *place = inside ? load_float(p, args.v.dtype) : 0.0f;
+    }
+  }
+}
+
+// Asks for what prepare_tokens will read of tokens first..first+count-1.
+template <bool KDA>
+__device__ __forceinline__ void prefetch_tokens(const RuleArgs& args, std::int64_t first, int count, int head, int value0,
+                                                int block_rows) {
+  constexpr int kLine = 128;
+  const int size = static_cast<int>(size_of(args.q.dtype));
+  const std::int64_t from_head = key_head(head, args.H, args.HV);
+  const auto ask = [&](const std::byte* p, int bytes) {
+    for (int b = 0; b < bytes; b += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + b));
+  };
+  const int last = value0 + block_rows < args.V ? value0 + block_rows : args.V;
+  for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
+    ask(at(args.q, first + t, from_head), args.K * size);
+    ask(at(args.k, first + t, from_head), args.K * size);
+    if (last > value0) ask(at(args.v, first + t, head, value0), (last - value0) * size);
+    ask(at(args.a, first + t, head), KDA ? args.K * size : 1);
+    ask(at(args.b, first + t, head), 1);
+  }
+}
+
 // Prepares local tokens first..first+count-1 for value rows value0.. of a head. All threads of the block; two barriers inside, the second
 // after everything is in place. Nobody may still be reading the buffers.
 template <int CHUNKS, bool WHOLE, bool KDA>
 __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
                                                int value0, const Lane& lane) {
-  constexpr int KP = 32 * CHUNKS;
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  constexpr int KP = Places::kKP;
   const std::int64_t from_head = key_head(head, args.H, args.HV);
   const int groups = static_cast<int>(blockDim.x) / kLanesPerRow;
   for (int job = static_cast<int>(threadIdx.x) / kLanesPerRow; job < 2 * count; job += groups) {
@@ -310,31 +373,30 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
     } else if (query) {
       scale_key(x, args.scale);
     }
-    store_key<CHUNKS>((query ? to.q : to.k) + t * KP, x, lane.in_row);
+    store_key<CHUNKS>(to.base + t * to.step + (query ? Places::kQuery : 0), x, lane.in_row);
   }
-  for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += static_cast<int>(blockDim.x)) {
-    const int t = i / to.block_rows, r = i % to.block_rows;
-    to.v[i] = value0 + r < args.V ? load_float(at(args.v, first + t, head, value0 + r), args.v.dtype) : 0.0f;
-  }
+  prepare_values(args, to, to.base + Places::kValues, first, count, head, value0);
   for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
-    to.beta[t] = arithmetic::sigmoid(load_float(at(args.b, first + t, head), args.b.dtype));
-    if constexpr (!KDA) to.decay[t] = gdn_decay_of(args.gate, load_float(at(args.a, first + t, head), args.a.dtype), head);
+    float* const token = to.base + t * to.step;
+    token[Places::kBeta] = arithmetic::sigmoid(load_float(at(args.b, first + t, head), args.b.dtype));
+    if constexpr (!KDA) token[Places::kDecay] = gdn_decay_of(args.gate, load_float(at(args.a, first + t, head), args.a.dtype), head);
   }
   if constexpr (KDA) {
     const float exp_A_log = exp_A_log_of(args.gate, head);
     for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += static_cast<int>(blockDim.x)) {
       const int t = i / KP, k = i % KP;
-      to.decay[i] =
+      to.base[t * to.step + Places::kDecays + k] =
           k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, head, k), args.a.dtype), head, k) : 0.0f;
     }
   }
   __syncthreads();
   for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
+    float* const token = to.base + t * to.step;
     float4 k[CHUNKS], q[CHUNKS];
-    read_key<CHUNKS>(k, to.k + t * KP, lane.in_row);
-    read_key<CHUNKS>(q, to.q + t * KP, lane.in_row);
+    read_key<CHUNKS>(k, token, lane.in_row);
+    read_key<CHUNKS>(q, token + Places::kQuery, lane.in_row);
     const float dot = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(k, q, args.K, lane.in_row)), lane.group_mask);
-    if (lane.in_row == 0) to.k_dot_q[t] = dot;
+    if (lane.in_row == 0) token[Places::kKeyDotQuery] = dot;
   }
   __syncthreads();
 }
@@ -343,33 +405,34 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
 template <int CHUNKS, bool WHOLE, bool KDA>
 __device__ __forceinline__ void prepare_records(const RecordArgs& records, const GateArgs& gate, const Tokens& to, std::int64_t block,
                                                 int head, int first, int count, int value0, int K, int V, const Lane& lane) {
-  constexpr int KP = 32 * CHUNKS;
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  constexpr int KP = Places::kKP;
   const int threads = static_cast<int>(blockDim.x);
   const View& corrections = KDA ? records.corrections : records.packed;
-  for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += threads) {
-    const int t = i / to.block_rows, r = i % to.block_rows;
-    to.v[i] = value0 + r < V ? *reinterpret_cast<const float*>(at(corrections, block, head, first + t, value0 + r)) : 0.0f;
+#pragma unroll 4
+  for (int t = 0; t < count; ++t) {
+    const float* const record = reinterpret_cast<const float*>(at(corrections, block, head, first + t));
+    float* const token = to.base + t * to.step;
+    for (int r = static_cast<int>(threadIdx.x); r < to.block_rows; r += threads) {
+      token[Places::kValues + r] = value0 + r < V ? record[value0 + r] : 0.0f;
+    }
+    if constexpr (!KDA) {
+      for (int k = static_cast<int>(threadIdx.x); k < KP; k += threads) token[k] = k < K ? record[V + k] : 0.0f;
+      if (threadIdx.x == 0) token[Places::kDecay] = record[V + K];
+    }
   }
-  if constexpr (!KDA) {
-    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
-      const int t = i / KP, k = i % KP;
-      to.k[i] = k < K ? *reinterpret_cast<const float*>(at(records.packed, block, head, first + t, V + k)) : 0.0f;
-    }
-    for (int t = static_cast<int>(threadIdx.x); t < count; t += threads) {
-      to.decay[t] = *reinterpret_cast<const float*>(at(records.packed, block, head, first + t, V + K));
-    }
-  } else {
+  if constexpr (KDA) {
     const DType dtype = records.key_gate.dtype;
     for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += threads / kLanesPerRow) {
       float4 x[CHUNKS];
       load_key<CHUNKS, WHOLE>(x, at(records.key_gate, block, head, first + t), dtype, false, K, lane.in_row);
       if (gate.l2norm) scale_key(x, inverse_norm_of<CHUNKS, WHOLE>(x, K, lane));
-      store_key<CHUNKS>(to.k + t * KP, x, lane.in_row);
+      store_key<CHUNKS>(to.base + t * to.step, x, lane.in_row);
     }
     const float exp_A_log = exp_A_log_of(gate, head);
     for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
       const int t = i / KP, k = i % KP;
-      to.decay[i] =
+      to.base[t * to.step + Places::kDecays + k] =
           k < K ? kda_decay_of(gate, exp_A_log, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k) : 0.0f;
     }
   }
@@ -380,24 +443,27 @@ __device__ __forceinline__ void prepare_records(const RecordArgs& records, const
 template <int CHUNKS, bool KDA>
 __device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArgs& records, const Tokens& tokens, std::int64_t block,
                                            int head, std::int64_t first_token, int position, int count) {
-  constexpr int KP = 32 * CHUNKS;
+  using Places = TokenPlaces<CHUNKS, KDA>;
   const int threads = static_cast<int>(blockDim.x);
-  const std::int64_t from_head = key_head(head, args.H, args.HV);
   if constexpr (!KDA) {
-    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
-      const int t = i / KP, k = i % KP;
-      if (k < args.K) *reinterpret_cast<float*>(at(records.packed, block, head, position + t, args.V + k)) = tokens.k[i];
-    }
-    for (int t = static_cast<int>(threadIdx.x); t < count; t += threads) {
-      *reinterpret_cast<float*>(at(records.packed, block, head, position + t, args.V + args.K)) = tokens.decay[t];
+    for (int t = 0; t < count; ++t) {
+      float* const record = reinterpret_cast<float*>(at(records.packed, block, head, position + t, args.V));
+      const float* const token = tokens.base + t * tokens.step;
+      for (int k = static_cast<int>(threadIdx.x); k < args.K; k += threads) record[k] = token[k];
+      if (threadIdx.x == 0) record[args.K] = token[Places::kDecay];
     }
   } else {
     // Raw key and raw gate input, bit by bit: commit computes k^ and d with the same functions.
     const int size = static_cast<int>(size_of(args.k.dtype));
-    for (int i = static_cast<int>(threadIdx.x); i < count * args.K; i += threads) {
-      const int t = i / args.K, k = i % args.K;
-      copy_element(at(records.key_gate, block, head, position + t, k), at(args.k, first_token + t, from_head, k), size);
-      copy_element(at(records.key_gate, block, head, position + t, args.K + k), at(args.a, first_token + t, head, k), size);
+    const std::int64_t from_head = key_head(head, args.H, args.HV);
+    for (int t = 0; t < count; ++t) {
+      std::byte* const record = at(records.key_gate, block, head, position + t);
+      const std::byte* const key = at(args.k, first_token + t, from_head);
+      const std::byte* const gate = at(args.a, first_token + t, head);
+      for (int k = static_cast<int>(threadIdx.x); k < args.K; k += threads) {
+        copy_element(record + k * size, key + k * size, size);
+        copy_element(record + (args.K + k) * size, gate + k * size, size);
+      }
     }
   }
 }
@@ -406,15 +472,15 @@ __device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArg
 
 // h * d, rounded.
 template <int CHUNKS, int ROWS, bool KDA>
-__device__ __forceinline__ void decay_tile(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int lane) {
-  constexpr int KP = 32 * CHUNKS;
+__device__ __forceinline__ void decay_tile(Tile<CHUNKS, ROWS>& tile, const float* token, int lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
 #pragma unroll
   for (int j = 0; j < CHUNKS; ++j) {
     float4 d;
     if constexpr (KDA) {
-      d = *reinterpret_cast<const float4*>(tokens.decay + t * KP + 32 * j + 4 * lane);
+      d = *reinterpret_cast<const float4*>(token + Places::kDecays + 32 * j + 4 * lane);
     } else {
-      const float x = tokens.decay[t];
+      const float x = token[Places::kDecay];
       d = {x, x, x, x};
     }
 #pragma unroll
@@ -434,46 +500,49 @@ struct StepResult {
   float correction, out;
 };
 
-// Prepared token t. row: of the block's value rows, the first one of this lane group.
+// A prepared token. row: of the block's value rows, the first one of this lane group.
 template <int CHUNKS, int ROWS, bool WHOLE, bool KDA>
-__device__ __forceinline__ StepResult step(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int row, int K, const Lane& lane) {
-  constexpr int KP = 32 * CHUNKS;
-  decay_tile<CHUNKS, ROWS, KDA>(tile, tokens, t, lane.in_row);
+__device__ __forceinline__ StepResult step(Tile<CHUNKS, ROWS>& tile, const float* token, int row, int K, const Lane& lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  decay_tile<CHUNKS, ROWS, KDA>(tile, token, lane.in_row);
   float sums[2 * ROWS];
   float4 k[CHUNKS];
-  read_key<CHUNKS>(k, tokens.k + t * KP, lane.in_row);
+  read_key<CHUNKS>(k, token, lane.in_row);
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) sums[r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], k, K, lane.in_row));
   {
     float4 q[CHUNKS];
-    read_key<CHUNKS>(q, tokens.q + t * KP, lane.in_row);
+    read_key<CHUNKS>(q, token + Places::kQuery, lane.in_row);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) sums[ROWS + r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], q, K, lane.in_row));
   }
   const float sum = scatter_sums<ROWS>(sums, lane.in_row);
-  const float v = tokens.v[t * tokens.block_rows + row + row_of_lane<ROWS>(lane.in_row)];
+  const float v = token[Places::kValues + row + row_of_lane<ROWS>(lane.in_row)];
   StepResult result;
-  result.correction = (v - sum) * tokens.beta[t];  // means something in even lanes
-  result.out = __fmaf_rn(__shfl_xor_sync(~0u, result.correction, 1), tokens.k_dot_q[t], sum);  // in odd lanes
+  result.correction = (v - sum) * token[Places::kBeta];  // means something in even lanes
+  result.out = __fmaf_rn(__shfl_xor_sync(~0u, result.correction, 1), token[Places::kKeyDotQuery], sum);  // in odd lanes
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const float c = __shfl_sync(~0u, result.correction, lane.group * kLanesPerRow + lane_of_row<ROWS>(r));
+    const float c = __shfl_sync(~0u, result.correction, lane_of_row<ROWS>(r), kLanesPerRow);
 #pragma unroll
     for (int j = 0; j < CHUNKS; ++j) add_rank_one(tile.h[r][j], c, k[j]);
   }
   return result;
 }
 
-// Replays prepared record t.
+// Replays a prepared record.
 template <int CHUNKS, int ROWS, bool KDA>
-__device__ __forceinline__ void replay_step(Tile<CHUNKS, ROWS>& tile, const Tokens& tokens, int t, int row, const Lane& lane) {
-  constexpr int KP = 32 * CHUNKS;
-  decay_tile<CHUNKS, ROWS, KDA>(tile, tokens, t, lane.in_row);
+__device__ __forceinline__ void replay_step(Tile<CHUNKS, ROWS>& tile, const float* token, int row, const Lane& lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  decay_tile<CHUNKS, ROWS, KDA>(tile, token, lane.in_row);
+  float c[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) c[r] = token[Places::kValues + row + r];
 #pragma unroll
   for (int j = 0; j < CHUNKS; ++j) {
-    const float4 k = *reinterpret_cast<const float4*>(tokens.k + t * KP + 32 * j + 4 * lane.in_row);
+    const float4 k = *reinterpret_cast<const float4*>(token + 32 * j + 4 * lane.in_row);
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) add_rank_one(tile.h[r][j], tokens.v[t * tokens.block_rows + row + r], k);
+    for (int r = 0; r < ROWS; ++r) add_rank_one(tile.h[r][j], c[r], k);
   }
 }
 
@@ -486,8 +555,9 @@ __device__ __forceinline__ void fold_records(Tile<CHUNKS, ROWS>& tile, const Rec
     const int count = n - first < token_chunk ? n - first : token_chunk;
     __syncthreads();  // the buffers may still be read
     prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, block, head, first, count, value0, K, V, lane);
+    const float* token = buffers.base;
 #pragma unroll 1
-    for (int t = 0; t < count; ++t) replay_step<CHUNKS, ROWS, KDA>(tile, buffers, t, row, lane);
+    for (int t = 0; t < count; ++t, token += buffers.step) replay_step<CHUNKS, ROWS, KDA>(tile, token, row, lane);
   }
 }
 
@@ -505,20 +575,35 @@ __device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, 
   }
 }
 
+// Where a lane puts its token results: one address, worked out once, and a step from token to token.
+struct LaneTarget {
+  std::byte* base = nullptr;  // null: the lane has nothing to store
+  std::int64_t step = 0;      // bytes
+};
+
+// Outputs, in odd lanes; steps by global row.
 template <int ROWS>
-__device__ __forceinline__ void store_out(const View& out, std::int64_t global, int head, int value, int V, const StepResult& result,
-                                          const Lane& lane) {
+__device__ __forceinline__ LaneTarget out_target(const View& out, int head, int value, int V, const Lane& lane) {
   const int v = value + row_of_lane<ROWS>(lane.in_row);
-  if ((lane.in_row & 1) == 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return;
-  store_float(at(out, global, head, v), out.dtype, result.out);
+  if ((lane.in_row & 1) == 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return {};
+  return {at(out, 0, head, v), out.stride[0] * size_of(out.dtype)};
 }
 
+// Corrections, in even lanes; steps by position.
 template <int ROWS>
-__device__ __forceinline__ void store_correction(const View& corrections, std::int64_t block, int head, std::int64_t position,
-                                                 int value, int V, const StepResult& result, const Lane& lane) {
+__device__ __forceinline__ LaneTarget correction_target(const View& corrections, std::int64_t block, int head, int value, int V,
+                                                        const Lane& lane) {
   const int v = value + row_of_lane<ROWS>(lane.in_row);
-  if ((lane.in_row & 1) != 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return;
-  *reinterpret_cast<float*>(at(corrections, block, head, position, v)) = result.correction;
+  if ((lane.in_row & 1) != 0 || !lane_speaks<ROWS>(lane.in_row) || v >= V) return {};
+  return {at(corrections, block, head, 0, v), corrections.stride[2] * 4};
+}
+
+__device__ __forceinline__ void store_out(const LaneTarget& target, DType dtype, std::int64_t global, const StepResult& result) {
+  if (target.base != nullptr) store_float(target.base + global * target.step, dtype, result.out);
+}
+
+__device__ __forceinline__ void store_correction(const LaneTarget& target, std::int64_t position, const StepResult& result) {
+  if (target.base != nullptr) *reinterpret_cast<float*>(target.base + position * target.step) = result.correction;
 }
 
 }  // namespace recoverssm::cuda

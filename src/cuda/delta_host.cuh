@@ -19,6 +19,8 @@ inline bool rows_aligned(const TensorView& view) {
   return true;
 }
 
+inline bool state_aligned(const TensorView& state) { return rows_aligned(state) && state.shape[2] % 4 == 0; }
+
 inline RuleArgs rule_args(const RuleInputs& inputs) {
   RuleArgs args;
   args.q = view_of(inputs.q);
@@ -39,6 +41,7 @@ inline RuleArgs rule_args(const RuleInputs& inputs) {
   args.V = static_cast<int>(inputs.v.shape[2]);
   args.scale = inputs.scale.value_or(arithmetic::default_scale(args.K));
   args.vector_keys = rows_aligned(inputs.q) && rows_aligned(inputs.k);
+  args.vector_values = rows_aligned(inputs.v) && args.V % 4 == 0;
   return args;
 }
 
@@ -56,10 +59,13 @@ struct DeltaKernel {};  // a tag that names an instantiation
 template <class State, bool KDA, class F>
 void dispatch_tile(const DeltaTile& tile, F&& f) {
   if (tile == DeltaTile{2, 4, true}) return f(DeltaKernel<State, 2, 4, true, KDA>{});
+  if (tile == DeltaTile{2, 1, true}) return f(DeltaKernel<State, 2, 1, true, KDA>{});
   if (tile == DeltaTile{4, 4, true}) return f(DeltaKernel<State, 4, 4, true, KDA>{});
+  if (tile == DeltaTile{4, 1, true}) return f(DeltaKernel<State, 4, 1, true, KDA>{});
   if (tile == DeltaTile{8, 2, true}) return f(DeltaKernel<State, 8, 2, true, KDA>{});
-  if (tile == DeltaTile{4, 4, false}) return f(DeltaKernel<State, 4, 4, false, KDA>{});
-  return f(DeltaKernel<State, 8, 2, false, KDA>{});
+  if (tile == DeltaTile{8, 1, true}) return f(DeltaKernel<State, 8, 1, true, KDA>{});
+  if (tile == DeltaTile{4, 1, false}) return f(DeltaKernel<State, 4, 1, false, KDA>{});
+  return f(DeltaKernel<State, 8, 1, false, KDA>{});
 }
 
 // Calls f with the instantiation's tag.

@@ -8,6 +8,7 @@
 
 #include "contract/layers.h"
 #include "cuda/delta_host.cuh"
+#include "cuda/select.h"
 #include "recoverssm/commit.hpp"
 
 namespace recoverssm::cuda {
@@ -36,6 +37,7 @@ struct LayerArgs {
         dt_bias_dtype = DType::f32;
   LineKind line_kind = LineKind::rolled;
   bool bounded = false, l2norm = true;
+  bool line_lanes = false;  // four neighbouring channels can be moved as one value
 };
 
 constexpr int kLayersPerLaunch = 128;
@@ -94,6 +96,8 @@ inline LayerArgs layer_args(const Layer& layer, int index) {
     args.line_dtype = layer.line.dtype;
     args.channels = static_cast<std::int32_t>(layer.line.shape[2]);
     args.history = layer.conv_taps - 1;
+    args.line_lanes = args.channels % 4 == 0 && lanes_fit(layer.line.data, size_of(layer.line.dtype), layer.line.stride[2],
+                                                          {layer.line.stride[0], layer.line.stride[1]}, 4);
   }
   if (layer.pending.present()) {
     args.pending = static_cast<std::int32_t*>(layer.pending.data);
@@ -108,7 +112,7 @@ __device__ __forceinline__ View packed_view(std::byte* data, const std::int64_t 
   v.stride[0] = stride[0];
   v.stride[1] = stride[1];
   v.stride[2] = stride[2];
-  v.stride[3] = 1;
+  v.stride[3] = 1;  // not of a line, whose third stride is the channels'
   v.dtype = dtype;
   v.present = data != nullptr;
   return v;

@@ -27,7 +27,7 @@ struct Instantiation {
 };
 
 Instantiation instantiation_of(const Layer& layer) {
-  return {select_tile(static_cast<int>(layer.state.shape[3]), rows_aligned(layer.state)), layer.state.dtype, layer.gate};
+  return {select_tile(static_cast<int>(layer.state.shape[3]), state_aligned(layer.state), /*few=*/true), layer.state.dtype, layer.gate};
 }
 
 void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, cudaStream_t stream) {
@@ -39,7 +39,7 @@ void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, c
 
 void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, cudaStream_t stream) {
   const bool kda = gate == Gate::kda;
-  table.value_rows = static_cast<std::int8_t>(kReplayThreads / kLanesPerRow * tile.rows);
+  table.value_rows = static_cast<std::int8_t>(kReplayThreads / kLanesPerRow * kReplayRows);
   table.token_chunk = static_cast<std::int8_t>(most_tokens(tile, table.value_rows, kda, 8));
   int tasks = 0;
   bool lazy = false;
@@ -52,7 +52,7 @@ void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate 
     const std::size_t shared = static_cast<std::size_t>(shared_floats(tile, table.value_rows, kda, table.token_chunk)) * 4;
     dispatch_delta(tile, state, gate,
                    [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                     replay_kernel<State, CHUNKS, ROWS, WHOLE, KDA><<<grid, kReplayThreads, shared, stream>>>(table);
+                     replay_kernel<State, CHUNKS, kReplayRows, WHOLE, KDA><<<grid, kReplayThreads, shared, stream>>>(table);
                    });
   }
   if (lazy) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/layers.cuh"
+#include "cuda/line.cuh"
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
@@ -39,7 +40,8 @@ struct ReplayTable {
 };
 static_assert(sizeof(ReplayTable) <= 32764, "a kernel's parameters");
 
-constexpr int kReplayThreads = 64;  // two warps: the value rows of a block
+constexpr int kReplayThreads = 128;
+constexpr int kReplayRows = 2;  // state rows of a lane group
 
 __device__ inline Replay commit_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& plan, std::int64_t i) {
   Replay replay;
@@ -81,44 +83,41 @@ __device__ __forceinline__ Replay replay_row(const ReplayTable& table, const Lay
   return table.of == ReplayOf::commit ? commit_row(table, layer, plan, i) : materialize_row(table, layer, plan, i);
 }
 
-// history[p] of `to` <- position start + p of `from`, one channel, in rising positions: in place nothing is overwritten before it is read.
-__device__ inline void move_history(const LayerArgs& layer, std::int64_t from, std::int64_t start, std::int64_t to, int channel) {
-  constexpr int kBatch = 8;  // loads in flight; all of them read ahead of where the stores are
-  const int size = static_cast<int>(size_of(layer.line_dtype));
-  for (int first = 0; first < layer.history; first += kBatch) {
-    const int count = layer.history - first < kBatch ? layer.history - first : kBatch;
-    std::uint32_t taps[kBatch];
-#pragma unroll
-    for (int p = 0; p < kBatch; ++p) {
-      if (p >= count) continue;
-      const std::byte* at = line_at(layer, from, start + first + p, channel);
-      taps[p] = size == 4 ? *reinterpret_cast<const std::uint32_t*>(at) : *reinterpret_cast<const std::uint16_t*>(at);
-    }
-#pragma unroll
-    for (int p = 0; p < kBatch; ++p) {
-      if (p >= count) continue;
-      std::byte* at = line_at(layer, to, first + p, channel);
-      if (size == 4) {
-        *reinterpret_cast<std::uint32_t*>(at) = taps[p];
-      } else {
-        *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(taps[p]);
-      }
-    }
-  }
+// Positions start.. of `from` to the history of `to`, in rising positions: in place nothing is overwritten before it is read.
+template <int kSize, int kLanes>
+__device__ __forceinline__ void move_history(const LineLanes<kSize, kLanes>& from, std::int64_t start,
+                                             const LineLanes<kSize, kLanes>& to, int history) {
+  store_rising(to, 0, history, [&](std::int64_t p) { return from.load(start + p); });
 }
 
-// Final and boundary histories of one channel. Both come from the source, so whichever of them lies in the source goes last; where both
-// are one block the final one, which is stored after it, is what remains.
-__device__ inline void replay_channel(const LayerArgs& layer, const Replay& replay, int channel) {
+// Final and boundary histories of a thread's channels. Both come from the source, so whichever of them lies in the source goes last; where
+// both are one block the final one, which is stored after it, is what remains.
+template <int kSize, int kLanes>
+__device__ __forceinline__ void replay_channels(const LayerArgs& layer, const Replay& replay, int channel) {
+  const View view = packed_view(layer.line, layer.line_stride, layer.line_dtype);
+  const auto line_of = [&](std::int64_t block) { return LineLanes<kSize, kLanes>(view, block, channel, kLanes > 1); };
+  const LineLanes<kSize, kLanes> source = line_of(replay.source);
   const std::int64_t final_start = committed_history_start(layer.line_kind, replay.len);
   const std::int64_t boundary_start = committed_history_start(layer.line_kind, replay.boundary_len);
   const bool bounded = replay.boundary_len > 0 && replay.boundary != replay.final;
-  if (bounded && replay.boundary != replay.source) move_history(layer, replay.source, boundary_start, replay.boundary, channel);
-  move_history(layer, replay.source, final_start, replay.final, channel);
-  if (bounded && replay.boundary == replay.source) move_history(layer, replay.source, boundary_start, replay.boundary, channel);
+  if (bounded && replay.boundary != replay.source) move_history(source, boundary_start, line_of(replay.boundary), layer.history);
+  move_history(source, final_start, line_of(replay.final), layer.history);
+  if (bounded && replay.boundary == replay.source) move_history(source, boundary_start, source, layer.history);
 }
 
-constexpr int kLineChannels = 4 * kReplayThreads;  // of one block
+constexpr int kLineChannels = 8 * kReplayThreads;  // of one block
+
+template <int kSize>
+__device__ __forceinline__ void replay_line(const LayerArgs& layer, const Replay& replay, int first) {
+  const int end = first + kLineChannels < layer.channels ? first + kLineChannels : layer.channels;
+  if (layer.line_lanes) {
+    for (int c = first + 4 * static_cast<int>(threadIdx.x); c < end; c += 4 * kReplayThreads) {
+      replay_channels<kSize, 4>(layer, replay, c);
+    }
+    return;
+  }
+  for (int c = first + static_cast<int>(threadIdx.x); c < end; c += kReplayThreads) replay_channels<kSize, 1>(layer, replay, c);
+}
 
 __host__ __device__ inline int line_blocks(const LayerArgs& layer) {
   return layer.line == nullptr ? 0 : (layer.channels + kLineChannels - 1) / kLineChannels;
@@ -129,7 +128,7 @@ __host__ __device__ inline int head_blocks(const LayerArgs& layer, int value_row
 
 // Grid: x the blocks of a row (value tiles of heads, then pieces of the line), y rows, z layers.
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
-__global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_constant__ ReplayTable table) {
+__global__ void __launch_bounds__(kReplayThreads, 6) replay_kernel(const __grid_constant__ ReplayTable table) {
   extern __shared__ float4 shared[];
   const LayerArgs& layer = table.layers[blockIdx.z];
   const int task = static_cast<int>(blockIdx.x), value_rows = table.value_rows;
@@ -144,8 +143,10 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
     // A rolled line is materialize's no matter: the next convolution reads its history at num_accepted.
     if (table.of == ReplayOf::materialize && layer.line_kind != LineKind::anchored) return;
     const int first = (task - heads) * kLineChannels;
-    for (int c = static_cast<int>(threadIdx.x); c < kLineChannels && first + c < layer.channels; c += kReplayThreads) {
-      replay_channel(layer, replay, first + c);
+    if (size_of(layer.line_dtype) == 4) {
+      replay_line<4>(layer, replay, first);
+    } else {
+      replay_line<2>(layer, replay, first);
     }
     return;
   }
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
   const int head = task / tiles, value0 = task % tiles * value_rows;
   const Lane lane = lane_of_thread();
   const int row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
-  const Tokens buffers = carve_tokens<CHUNKS, KDA>(reinterpret_cast<float*>(shared), table.token_chunk, value_rows);
+  const Tokens buffers = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), value_rows);
   const auto state_of = [&](std::int64_t block) {
     return reinterpret_cast<State*>(layer.state) + block * layer.state_block +
            static_cast<std::int64_t>(head) * layer.V * layer.K;
@@ -167,9 +168,10 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
     const int count = replay.len - first < table.token_chunk ? replay.len - first : table.token_chunk;
     if (first > 0) __syncthreads();  // the buffers may still be read
     prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, replay.source, head, first, count, value0, layer.K, layer.V, lane);
+    const float* token = buffers.base;
 #pragma unroll 1
-    for (int t = 0; t < count; ++t) {
-      replay_step<CHUNKS, ROWS, KDA>(tile, buffers, t, row, lane);
+    for (int t = 0; t < count; ++t, token += buffers.step) {
+      replay_step<CHUNKS, ROWS, KDA>(tile, token, row, lane);
       if (first + t + 1 == replay.boundary_len) {
         store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.boundary), value0 + row, layer.V, layer.K, lane.in_row);
       }

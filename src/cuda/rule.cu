@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
   if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
 
   const Lane lane = lane_of_thread();
-  const Tokens tokens = carve_tokens<CHUNKS, KDA>(reinterpret_cast<float*>(shared), token_chunk, block_rows);
+  const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
   State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
   const int block_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   Tile<CHUNKS, ROWS> tile;
@@ -49,14 +49,19 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
                                            block_row, K, V, lane);
     round_tile<State>(tile);
   }
+  const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
   for (std::int64_t first = 0; first < row.length; first += token_chunk) {
     const int count = static_cast<int>(min64(row.length - first, token_chunk));
     __syncthreads();  // the buffers may still be read
     prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+    if (const std::int64_t left = row.length - first - count; left > 0) {
+      prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0, block_rows);
+    }
+    const float* token = tokens.base;
 #pragma unroll 1
-    for (int t = 0; t < count; ++t) {
-      const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, tokens, t, block_row, K, lane);
-      store_out<ROWS>(args.out, global_row(args.rows, row.begin + first + t), head, value0 + block_row, V, result, lane);
+    for (int t = 0; t < count; ++t, token += tokens.step) {
+      const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
+      store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
     }
   }
   store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
@@ -85,8 +90,9 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   args.pending = view_of(p.pending);
   args.records = record_args(p.records);
   args.record_capacity = p.pending.present() ? record_capacity(p.inputs.gate, p.records) : 0;
-  const DeltaTile tile = select_tile(args.rule.K, rows_aligned(p.state));
-  args.cut = cut_plain(tile, args.rule.V, args.rows.rows * args.rule.HV, p.inputs.gate == Gate::kda);
+  const std::int64_t heads = args.rows.rows * args.rule.HV;
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_plain(tile, args.rule.V, p.inputs.gate == Gate::kda);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {

@@ -16,17 +16,18 @@ constexpr int kSharedBytes = 48 * 1024;  // what a block may have without asking
 struct DeltaTile {
   int chunks = 4;     // of 32 key elements, in registers
   int rows = 4;       // of a lane group
-  bool whole = true;  // K is 32 * chunks and all accesses are aligned: vector accesses, no bounds
+  bool whole = true;  // K is 32 * chunks, V a multiple of four, all accesses aligned: vector accesses, no bounds
 
   bool operator==(const DeltaTile&) const = default;
 };
 
-// K <= 256. aligned: every row of state, keys and queries starts on a multiple of four elements.
-constexpr DeltaTile select_tile(int K, bool aligned) {
-  if (aligned && K == 64) return {2, 4, true};
-  if (aligned && K == 128) return {4, 4, true};
-  if (aligned && K == 256) return {8, 2, true};
-  return K <= 128 ? DeltaTile{4, 4, false} : DeltaTile{8, 2, false};
+// K <= 256. aligned: every row of the state starts on a multiple of four elements, and there is a multiple of four of them.
+// few: rather many warps with one row a lane group than few with many. Sizes out of the ordinary take the same way.
+constexpr DeltaTile select_tile(int K, bool aligned, bool few) {
+  if (aligned && K == 64) return {2, few ? 1 : 4, true};
+  if (aligned && K == 128) return {4, few ? 1 : 4, true};
+  if (aligned && K == 256) return {8, few ? 1 : 2, true};
+  return {K <= 128 ? 4 : 8, 1, false};
 }
 
 // How the value rows of a head go over blocks of threads.
@@ -42,12 +43,12 @@ struct DeltaCut {
 };
 
 constexpr int ceil_int(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
-constexpr int round_up4(int n) { return (n + 3) / 4 * 4; }
 
-// Floats of shared memory for `tokens` tokens: keys, queries, decays, beta, k.q, values.
+// Floats of shared memory a prepared token takes: key, query, kda's decays; decay, beta, k.q; values.
+constexpr int token_floats(int chunks, int block_rows, bool kda) { return 32 * chunks * (kda ? 3 : 2) + 4 + block_rows; }
+
 constexpr std::int64_t shared_floats(const DeltaTile& tile, int block_rows, bool kda, int tokens) {
-  const std::int64_t K = 32 * tile.chunks, scalars = round_up4(tokens);
-  return tokens * (2 * K + (kda ? K : 0) + block_rows) + (kda ? 2 : 3) * scalars;
+  return std::int64_t{tokens} * token_floats(tile.chunks, block_rows, kda);
 }
 
 constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int wanted) {
@@ -56,24 +57,26 @@ constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int w
   return tokens;
 }
 
-// Where blocks are plenty, one block takes a whole head and prepares its tokens once; where they are few, value rows are spread out.
+// Where heads are plenty, a block takes a whole head and prepares its tokens once; where they are few, value rows are spread out.
+// heads: rows of the call times value heads.
 constexpr std::int64_t kPlentyOfHeads = 1024;
+constexpr bool few_heads(std::int64_t heads) { return heads < kPlentyOfHeads; }
 
-// Rows of tokens that leave records or snapshots: at most S tokens. heads: rows of the call times value heads.
-// together: no block may write records before all of the head has read the old ones (lazy form): one block a head.
+// Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
+// ones (lazy form): one block a head.
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda, bool together) {
-  const int warp_rows = kGroupsPerWarp * tile.rows;
-  const int needed = ceil_int(V, warp_rows);
+  const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   DeltaCut cut;
-  if (together) {
+  if (together || tile.rows == 1) {
     cut.warps = needed < kMaxWarps ? needed : kMaxWarps;
-    cut.passes = ceil_int(needed, cut.warps);
+    const int all_passes = ceil_int(needed, cut.warps);
+    cut.passes = together || !few_heads(heads) ? all_passes : 1;
+    cut.tiles = ceil_int(all_passes, cut.passes);
   } else {
     cut.warps = needed < 2 ? 1 : 2;
-    const int all_passes = ceil_int(needed, cut.warps);
-    cut.passes = heads >= kPlentyOfHeads ? all_passes : 1;
+    cut.passes = ceil_int(needed, cut.warps);
     if (cut.passes > 8) cut.passes = 8;
-    cut.tiles = ceil_int(all_passes, cut.passes);
+    cut.tiles = ceil_int(needed, cut.warps * cut.passes);
   }
   const int wanted = S < 16 ? static_cast<int>(S) : 16;
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
@@ -81,10 +84,10 @@ constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64
 }
 
 // Rows of any length: a block keeps its value rows in registers from the first token to the last.
-constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, std::int64_t heads, bool kda) {
+constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, bool kda) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   DeltaCut cut;
-  const int most = heads >= kPlentyOfHeads ? 4 : 2;
+  const int most = tile.rows == 1 ? kMaxWarps : 4;
   cut.warps = needed < most ? needed : most;
   cut.tiles = ceil_int(needed, cut.warps);
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, 16);

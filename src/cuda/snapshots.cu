@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
   if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
 
   const Lane lane = lane_of_thread();
-  const Tokens tokens = carve_tokens<CHUNKS, KDA>(reinterpret_cast<float*>(shared), token_chunk, block_rows);
+  const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
   const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const int length = static_cast<int>(row.length);
   const bool one_chunk = length <= token_chunk;
@@ -41,16 +41,18 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
     Tile<CHUNKS, ROWS> tile;
     load_tile<CHUNKS, ROWS, WHOLE>(tile, reinterpret_cast<const State*>(at(args.state, row.block, head)), value0 + block_row, V, K,
                                    lane.in_row);
+    const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
         prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
       }
+      const float* token = tokens.base;
 #pragma unroll 1
-      for (int t = 0; t < count; ++t) {
-        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, tokens, t, block_row, K, lane);
-        store_out<ROWS>(args.out, global_row(args.rows, row.begin + first + t), head, value0 + block_row, V, result, lane);
+      for (int t = 0; t < count; ++t, token += tokens.step) {
+        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
+        store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
         // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
         const std::int32_t target = i32_at(args.rows.state_indices, i, first + t);
         if (is_null(target, args.rows.null_block_id)) continue;
@@ -73,8 +75,9 @@ Status execute(const GatedDeltaRuleSnapshotsParams& p, const Launch& launch) {
                         Operation::gated_delta_rule_snapshots, launch);
   args.state = view_of(p.state);
   args.out = view_of(p.out);
-  const DeltaTile tile = select_tile(args.rule.K, rows_aligned(p.state));
-  args.cut = cut_windows(tile, args.rule.V, args.rows.rows * args.rule.HV, S, p.inputs.gate == Gate::kda, /*together=*/false);
+  const std::int64_t heads = args.rows.rows * args.rule.HV;
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_windows(tile, args.rule.V, heads, S, p.inputs.gate == Gate::kda, /*together=*/false);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {

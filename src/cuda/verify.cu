@@ -18,7 +18,7 @@ struct VerifyArgs {
   std::int32_t* done = nullptr;  // [N] zeros: heads of a row that have read its pending count
 };
 
-template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool LAZY>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_constant__ VerifyArgs args) {
   extern __shared__ float4 shared[];
   const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
   if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
 
   const Lane lane = lane_of_thread();
-  const Tokens tokens = carve_tokens<CHUNKS, KDA>(reinterpret_cast<float*>(shared), token_chunk, block_rows);
+  const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
   State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
   const View& corrections = KDA ? args.records.corrections : args.records.packed;
   const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
   Tile<CHUNKS, ROWS> tile;
 
   // Lazy form: the state with the kept records in it goes back before the window's records replace them.
-  if (waiting > 0) {
+  if (LAZY && waiting > 0) {
     for (int pass = 0; pass < args.cut.passes; ++pass) {
       const int block_row = pass * pass_rows + group_row;
       load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
@@ -54,15 +54,17 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
       store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     }
   }
-  if (args.pending.present) __syncthreads();
+  if (LAZY) __syncthreads();
 
   for (int pass = 0; pass < args.cut.passes; ++pass) {
     const int block_row = pass * pass_rows + group_row;
-    if (waiting > 0 && args.cut.passes == 1) {
+    if (LAZY && waiting > 0 && args.cut.passes == 1) {
       round_tile<State>(tile);
     } else {
       load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     }
+    const LaneTarget to_out = out_target<ROWS>(args.out, head, value0 + block_row, V, lane);
+    const LaneTarget to_correction = correction_target<ROWS>(corrections, row.block, head, value0 + block_row, V, lane);
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
@@ -72,17 +74,18 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
       if (pass == 0 && tile_index == 0) {
         write_keys<CHUNKS, KDA>(args.rule, args.records, tokens, row.block, head, row.begin + first, first, count);
       }
+      const float* token = tokens.base;
 #pragma unroll 1
-      for (int t = 0; t < count; ++t) {
-        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, tokens, t, block_row, K, lane);
-        store_out<ROWS>(args.out, global_row(args.rows, row.begin + first + t), head, value0 + block_row, V, result, lane);
-        store_correction<ROWS>(corrections, row.block, head, first + t, value0 + block_row, V, result, lane);
+      for (int t = 0; t < count; ++t, token += tokens.step) {
+        const StepResult result = step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, K, lane);
+        store_out(to_out, args.out.dtype, global_row(args.rows, row.begin + first + t), result);
+        store_correction(to_correction, first + t, result);
       }
     }
   }
 
   // The last head of the row says how many records wait now: all of them have read how many did.
-  if (args.done == nullptr) return;
+  if (!LAZY || args.done == nullptr) return;
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence();
@@ -114,14 +117,16 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   args.pending = view_of(p.pending);
   args.records = record_args(p.records);
   args.done = p.pending.present() ? done : nullptr;
-  const DeltaTile tile = select_tile(args.rule.K, rows_aligned(p.state));
-  args.cut = cut_windows(tile, args.rule.V, args.rows.rows * args.rule.HV, p.rows.window_capacity, p.inputs.gate == Gate::kda,
+  const std::int64_t heads = args.rows.rows * args.rule.HV;
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda,
                          /*together=*/p.pending.present());
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA>
-                       <<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                   const auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true>
+                                                           : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false>;
+                   kernel<<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
                  });
   if (p.pending.present() && done == nullptr) store_pending_kernel<<<grid.y, 32, 0, stream_of(launch)>>>(args);
   return launched("gated_delta_rule_verify");

@@ -120,6 +120,14 @@ __device__ __forceinline__ float4 load4(const __half* p) {
   return {a.x, a.y, b.x, b.y};
 }
 
+// The same for what is read once: it need not stay in a cache.
+__device__ __forceinline__ float4 load4_once(const float* p) { return __ldcs(reinterpret_cast<const float4*>(p)); }
+template <class T>
+__device__ __forceinline__ float4 load4_once(const T* p) {
+  const uint2 bits = __ldcs(reinterpret_cast<const uint2*>(p));
+  return load4(reinterpret_cast<const T*>(&bits));
+}
+
 __device__ __forceinline__ void store4(float* p, float4 x) { *reinterpret_cast<float4*>(p) = x; }
 __device__ __forceinline__ void store4(__nv_bfloat16* p, float4 x) {
   const __nv_bfloat162 low = __floats2bfloat162_rn(x.x, x.y), high = __floats2bfloat162_rn(x.z, x.w);
