@@ -1,5 +1,5 @@
 # Settles RECOVERSSM_CUDA to ON or OFF. CMAKE_CUDA_ARCHITECTURES: what kernels are compiled for; releases carry
-# "80;90;100;120-real;120-virtual" (120-virtual: PTX for what comes after).
+# "80-real;90-real;100-real;120" (preset cuda-release): machine code for each, and PTX of 120 for what comes after.
 if(RECOVERSSM_CUDA STREQUAL "AUTO")
   include(CheckLanguage)
   check_language(CUDA)

@@ -127,8 +127,8 @@ const char* name_of(Operation operation);  // "split_projections", ...
 // What a device found wrong in index contents, which the host cannot look at before a launch. The row in question became a null row, a
 // dead row, or wrote nothing (docs/operations.md, "Errors"). Sticky: the first finding stays until the caller clears `code`.
 struct DeviceFlag {
-  std::int32_t code = 0;  // an ErrorKind; 0: nothing found
-  std::int32_t op = 0;    // an Operation
+  std::int32_t code = 0;   // an ErrorKind; 0: nothing found
+  std::int32_t op = 0;     // an Operation
   std::int32_t layer = 0;  // index among the call's layers; 0 where a call has one
   std::int32_t row = 0;    // index among the call's rows; of gdn_attention, within its part
 };

@@ -41,6 +41,13 @@ Status invalid(const char* op, const char* argument, const std::string& got, con
   return {ErrorKind::invalid_argument, std::string(op) + ": " + argument + ": " + got + ", expected " + expected};
 }
 
+template <class Params>
+Support support_on(const char* op, const Params& params, Backend backend) {
+  if (backend == Backend::cpu) return cpu::support(params);
+  if (backend == Backend::cuda) return cuda::support(params);
+  return {false, std::string(op) + ": backend: value " + std::to_string(static_cast<int>(backend)) + ", expected cpu or cuda"};
+}
+
 Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
   if (launch.parallel.run != nullptr && launch.parallel.workers < 1) {
     return invalid(op, "parallel", "workers " + std::to_string(launch.parallel.workers), "at least 1");
@@ -116,9 +123,7 @@ void run_or_throw(const char* op, const Params& params, Context& context) {
 
 // clang-format off
 #define RECOVERSSM_OP(name, Params)                                                                                             \
-  Support query_support(const Params& params, Backend backend) {                                                                \
-    return backend == Backend::cuda ? cuda::support(params) : cpu::support(params);                                             \
-  }                                                                                                                             \
+  Support query_support(const Params& params, Backend backend) { return support_on(#name, params, backend); }                   \
   std::size_t workspace_size(const Params& params, const Launch& launch) { return workspace_size_checked(params, launch); }     \
   Status run(const Params& params, const Launch& launch) noexcept { return run_checked(#name, params, launch); }                 \
   void name(const Params& params, Context& context) { run_or_throw(#name, params, context); }

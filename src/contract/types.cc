@@ -74,12 +74,33 @@ const char* name_of(ErrorKind kind) {
   return "unknown";
 }
 
-const char* name_of(Backend backend) { return backend == Backend::cuda ? "cuda" : "cpu"; }
+const char* name_of(Backend backend) {
+  switch (backend) {
+    case Backend::cpu:
+      return "cpu";
+    case Backend::cuda:
+      return "cuda";
+  }
+  return "unknown";
+}
 
 const char* name_of(Operation operation) {
-  constexpr const char* kNames[] = {"split_projections", "causal_conv1d", "causal_conv1d_window", "gated_delta_rule", "gated_delta_rule_snapshots", "gated_delta_rule_verify", "commit_plan", "commit_plan_groups", "commit", "materialize", "align_move", "align_advance", "short_conv", "gdn_attention"};
-  const auto index = static_cast<std::size_t>(static_cast<std::int32_t>(operation) - 1);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+  constexpr const char* kNames[] = {"split_projections",
+                                    "causal_conv1d",
+                                    "causal_conv1d_window",
+                                    "gated_delta_rule",
+                                    "gated_delta_rule_snapshots",
+                                    "gated_delta_rule_verify",
+                                    "commit_plan",
+                                    "commit_plan_groups",
+                                    "commit",
+                                    "materialize",
+                                    "align_move",
+                                    "align_advance",
+                                    "short_conv",
+                                    "gdn_attention"};
+  const std::int64_t index = static_cast<std::int64_t>(operation) - 1;
+  return index >= 0 && index < std::ssize(kNames) ? kNames[index] : "unknown";
 }
 
 const char* name_of(Target target) {

@@ -1,11 +1,15 @@
 // What a build without CUDA answers. CMake takes this file where there is no CUDA compiler.
 
+#include "cuda/device.h"
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
 namespace {
 
-Support absent(const char* op) { return {false, std::string(op) + ": this build has no CUDA backend"}; }
+constexpr const char* kReason = "this build has no CUDA backend";
+
+Support absent(const char* op) { return {false, std::string(op) + ": " + kReason}; }
+Status refused() { return {ErrorKind::unsupported, kReason}; }
 
 }  // namespace
 
@@ -56,5 +60,17 @@ Status execute(const GdnAttentionParams& p, const Launch&) { return {ErrorKind::
 
 void* allocate(std::size_t) { return nullptr; }
 void release(void*) {}
+
+std::vector<Device> devices() { return {}; }
+std::string unavailable_reason() { return kReason; }
+std::vector<std::string> architectures() { return {}; }
+Versions versions() { return {}; }
+void* allocate_shared(SharedMemory, std::size_t) { return nullptr; }
+void release_shared(SharedMemory, void*) {}
+void* create_stream() { return nullptr; }
+void destroy_stream(void*) {}
+Status synchronize(void*) { return refused(); }
+Status copy_to_device(void*, const void*, std::size_t) { return refused(); }
+Status copy_to_host(void*, const void*, std::size_t) { return refused(); }
 
 }  // namespace recoverssm::cuda
