@@ -30,12 +30,12 @@ struct AlignAdvanceParams {
 };
 
 Status validate(const AlignMoveParams& params);
-Support query_support(const AlignMoveParams& params);
+Support query_support(const AlignMoveParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const AlignMoveParams& params, const Launch& launch);
 Status run(const AlignMoveParams& params, const Launch& launch) noexcept;
 
 Status validate(const AlignAdvanceParams& params);
-Support query_support(const AlignAdvanceParams& params);
+Support query_support(const AlignAdvanceParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const AlignAdvanceParams& params, const Launch& launch);
 Status run(const AlignAdvanceParams& params, const Launch& launch) noexcept;
 

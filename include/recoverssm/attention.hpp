@@ -54,7 +54,7 @@ struct GdnAttentionParams {
 };
 
 Status validate(const GdnAttentionParams& params);
-Support query_support(const GdnAttentionParams& params);
+Support query_support(const GdnAttentionParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const GdnAttentionParams& params, const Launch& launch);
 Status run(const GdnAttentionParams& params, const Launch& launch) noexcept;
 

@@ -37,12 +37,12 @@ struct MaterializeParams {
 };
 
 Status validate(const CommitParams& params);
-Support query_support(const CommitParams& params);
+Support query_support(const CommitParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const CommitParams& params, const Launch& launch);
 Status run(const CommitParams& params, const Launch& launch) noexcept;
 
 Status validate(const MaterializeParams& params);
-Support query_support(const MaterializeParams& params);
+Support query_support(const MaterializeParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const MaterializeParams& params, const Launch& launch);
 Status run(const MaterializeParams& params, const Launch& launch) noexcept;
 

@@ -34,12 +34,12 @@ struct CausalConv1dWindowParams {
 };
 
 Status validate(const CausalConv1dParams& params);
-Support query_support(const CausalConv1dParams& params);
+Support query_support(const CausalConv1dParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const CausalConv1dParams& params, const Launch& launch);
 Status run(const CausalConv1dParams& params, const Launch& launch) noexcept;
 
 Status validate(const CausalConv1dWindowParams& params);
-Support query_support(const CausalConv1dWindowParams& params);
+Support query_support(const CausalConv1dWindowParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const CausalConv1dWindowParams& params, const Launch& launch);
 Status run(const CausalConv1dWindowParams& params, const Launch& launch) noexcept;
 

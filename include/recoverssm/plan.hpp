@@ -53,12 +53,12 @@ struct CommitPlanGroupsParams {
 };
 
 Status validate(const CommitPlanParams& params);
-Support query_support(const CommitPlanParams& params);
+Support query_support(const CommitPlanParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const CommitPlanParams& params, const Launch& launch);
 Status run(const CommitPlanParams& params, const Launch& launch) noexcept;
 
 Status validate(const CommitPlanGroupsParams& params);
-Support query_support(const CommitPlanGroupsParams& params);
+Support query_support(const CommitPlanGroupsParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const CommitPlanGroupsParams& params, const Launch& launch);
 Status run(const CommitPlanGroupsParams& params, const Launch& launch) noexcept;
 

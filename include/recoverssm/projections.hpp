@@ -22,7 +22,7 @@ struct SplitProjectionsParams {
 };
 
 Status validate(const SplitProjectionsParams& params);
-Support query_support(const SplitProjectionsParams& params);
+Support query_support(const SplitProjectionsParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const SplitProjectionsParams& params, const Launch& launch);
 Status run(const SplitProjectionsParams& params, const Launch& launch) noexcept;
 

@@ -1,10 +1,11 @@
 /* recoverssm, C ABI. C11 and C++20. How to call it: docs/c-api.md. What each operation does: docs/operations.md.
  *
- * Every operation OP has a struct recoverssm_OP_params and five functions:
+ * Every operation OP has a struct recoverssm_OP_params and six functions:
  *
  *   void recoverssm_OP_params_init(params, size)             defaults; size is sizeof *params in the caller
  *   int  recoverssm_OP_validate(params)                      shapes, strides, dtypes; reads no tensor
  *   int  recoverssm_OP_query_support(params)                 RECOVERSSM_OK, or RECOVERSSM_UNSUPPORTED with the reason as last error
+ *   int  recoverssm_OP_query_support_on(params, backend)     the same of another backend than the CPU
  *   int  recoverssm_OP_workspace_size(params, launch, bytes) scratch memory that run needs; 0 bytes for params that are refused
  *   int  recoverssm_OP_run(params, launch)                   checks everything, then computes
  *
@@ -18,7 +19,8 @@
  * refused. The elements of an array lie struct_size bytes apart and all have the same. Fields named reserved are 0.
  *
  * Memory. The library keeps no pointer beyond a call (a session does: session.h). A successful run allocates nothing, starts no thread and reads no environment;
- * what it converts lies in the workspace, too, so a call with layers or groups always needs one. The other functions may allocate.
+ * what it converts lies in the workspace, too, so a call with layers or groups always needs one. The other functions may allocate. On
+ * a device, where the workspace is device memory, it converts on its stack, and takes from the heap what is more than 64 KiB.
  *
  * Threads. All functions may be called by any number of threads at the same time, on different workspaces and on tensors that do not
  * overlap where one writes. A context is used by one thread at a time. The parallel_run of a launch must neither throw nor jump out.
@@ -71,6 +73,27 @@ enum { /* dtype. Activations (T below) and states: f32, bf16, f16. Index data: i
 };
 
 enum { RECOVERSSM_TARGET_BEST = 0, RECOVERSSM_TARGET_PORTABLE = 1, RECOVERSSM_TARGET_AVX2 = 2, RECOVERSSM_TARGET_AVX512 = 3 };
+
+/* Where operations run; all give the same bits. cuda: tensors and workspace are memory of the current device, a run puts its kernels on
+ * the launch's stream and returns. docs/cuda.md. */
+enum { RECOVERSSM_BACKEND_CPU = 0, RECOVERSSM_BACKEND_CUDA = 1 };
+
+enum { /* operations as a device flag names them */
+       RECOVERSSM_OP_SPLIT_PROJECTIONS = 1,
+       RECOVERSSM_OP_CAUSAL_CONV1D = 2,
+       RECOVERSSM_OP_CAUSAL_CONV1D_WINDOW = 3,
+       RECOVERSSM_OP_GATED_DELTA_RULE = 4,
+       RECOVERSSM_OP_GATED_DELTA_RULE_SNAPSHOTS = 5,
+       RECOVERSSM_OP_GATED_DELTA_RULE_VERIFY = 6,
+       RECOVERSSM_OP_COMMIT_PLAN = 7,
+       RECOVERSSM_OP_COMMIT_PLAN_GROUPS = 8,
+       RECOVERSSM_OP_COMMIT = 9,
+       RECOVERSSM_OP_MATERIALIZE = 10,
+       RECOVERSSM_OP_ALIGN_MOVE = 11,
+       RECOVERSSM_OP_ALIGN_ADVANCE = 12,
+       RECOVERSSM_OP_SHORT_CONV = 13,
+       RECOVERSSM_OP_GDN_ATTENTION = 14
+};
 
 /* One decay a value head, or one a key channel. */
 enum { RECOVERSSM_GATE_GDN = 0, RECOVERSSM_GATE_KDA = 1 };
@@ -418,6 +441,15 @@ typedef void (*recoverssm_task)(void* context, int64_t task, int worker);
  * parallel_workers, and no two tasks run at once with the same worker number. */
 typedef void (*recoverssm_parallel_for)(void* self, int64_t tasks, recoverssm_task task, void* context);
 
+/* What a device found wrong in index contents, which the host cannot look at before a launch. The row in question became a null row, a
+ * dead row, or wrote nothing. Sticky: the first finding stays until the caller clears code. Zeroed at first. It never changes: kernels write it. */
+typedef struct recoverssm_device_flag {
+  int32_t code;  /* a status; 0: nothing found */
+  int32_t op;    /* RECOVERSSM_OP_ */
+  int32_t layer; /* index among the call's layers; 0 where a call has one */
+  int32_t row;   /* index among the call's rows; of gdn_attention, within its part */
+} recoverssm_device_flag;
+
 typedef struct recoverssm_launch {
   size_t struct_size;
   void* workspace; /* aligned to RECOVERSSM_WORKSPACE_ALIGNMENT; contents mean nothing before and after; one call at a time */
@@ -427,6 +459,10 @@ typedef struct recoverssm_launch {
   recoverssm_counters* counters; /* optional, added to. Like the workspace, it must not lie in a tensor: nobody checks that */
   int32_t parallel_workers;      /* default 1; at least 1 */
   int32_t target;                /* RECOVERSSM_TARGET_, default best */
+  void* stream;                  /* cuda: a cudaStream_t; null: the default stream */
+  recoverssm_device_flag* flag;  /* cuda: optional, in memory the device can write */
+  int32_t backend; /* RECOVERSSM_BACKEND_, default cpu. cuda reads neither parallel_ fields nor target, and takes no counters */
+  int32_t reserved;
 } recoverssm_launch;
 
 /* A thread pool and a workspace for a caller that has none of its own. */
@@ -434,7 +470,10 @@ typedef struct recoverssm_context recoverssm_context;
 
 /* threads: workers, the calling thread included; 0: one a core; at most 1024. */
 RECOVERSSM_API int recoverssm_context_create(int32_t threads, recoverssm_context** context);
-/* Sets the launch's workspace (at least workspace_bytes; grown here, never in run) and parallel_ fields. With 0 bytes: for asking a
+/* For a stream of the current device (a cudaStream_t; null: the default stream), with its workspace in that device's memory. Unsupported,
+ * with the reason, where nothing runs on CUDA. */
+RECOVERSSM_API int recoverssm_context_create_cuda(void* stream, recoverssm_context** context);
+/* Sets the launch's workspace (at least workspace_bytes; grown here, never in run), parallel_ fields, backend and stream. With 0 bytes: for asking a
  * workspace size. They stay right until the context's next launch with more bytes, or its end. */
 RECOVERSSM_API int recoverssm_context_launch(recoverssm_context* context, size_t workspace_bytes, recoverssm_launch* launch);
 RECOVERSSM_API void recoverssm_context_destroy(recoverssm_context* context); /* null: does nothing */
@@ -452,11 +491,12 @@ RECOVERSSM_API void recoverssm_attention_windows_init(recoverssm_attention_windo
 RECOVERSSM_API void recoverssm_counters_init(recoverssm_counters* counters, size_t size);
 RECOVERSSM_API void recoverssm_launch_init(recoverssm_launch* launch, size_t size);
 
-/* The five functions of an operation. */
+/* The six functions of an operation. */
 #define RECOVERSSM_OPERATION(op)                                                                                               \
   RECOVERSSM_API void recoverssm_##op##_params_init(recoverssm_##op##_params* params, size_t size);                            \
   RECOVERSSM_API int recoverssm_##op##_validate(const recoverssm_##op##_params* params);                                       \
   RECOVERSSM_API int recoverssm_##op##_query_support(const recoverssm_##op##_params* params);                                  \
+  RECOVERSSM_API int recoverssm_##op##_query_support_on(const recoverssm_##op##_params* params, int32_t backend);              \
   RECOVERSSM_API int recoverssm_##op##_workspace_size(const recoverssm_##op##_params* params, const recoverssm_launch* launch, \
                                                       size_t* bytes);                                                          \
   RECOVERSSM_API int recoverssm_##op##_run(const recoverssm_##op##_params* params, const recoverssm_launch* launch);
@@ -490,11 +530,31 @@ RECOVERSSM_API int recoverssm_available_targets(int32_t* targets, size_t capacit
 /* The target that `target` runs as here: best is resolved. */
 RECOVERSSM_API int recoverssm_resolve_target(int32_t target, int32_t* resolved);
 
-/* "invalid_argument", "bf16", "avx2", "gdn_f32"; "unknown" for a number that is none. Size of an element in bytes, or 0. */
+/* What of CUDA there is. available: OK, or UNSUPPORTED with the reason ("this build has no CUDA backend", "no CUDA driver", ...).
+ * architectures: what this build's kernels are compiled for, "sm_90 compute_90"; "" without the backend. */
+typedef struct recoverssm_cuda_device {
+  size_t struct_size;
+  char name[128];
+  char unusable[128]; /* why this build's kernels do not run there; "": they do */
+  int64_t memory_bytes;
+  int32_t index;        /* as cudaSetDevice counts */
+  int32_t major, minor; /* compute capability */
+  int32_t multiprocessors;
+} recoverssm_cuda_device;
+
+RECOVERSSM_API void recoverssm_cuda_device_init(recoverssm_cuda_device* device, size_t size);
+RECOVERSSM_API int recoverssm_cuda_available(void);
+RECOVERSSM_API const char* recoverssm_cuda_architectures(void);
+RECOVERSSM_API int recoverssm_cuda_device_count(int32_t* count); /* usable or not; 0 without a driver */
+RECOVERSSM_API int recoverssm_cuda_describe_device(int32_t index, recoverssm_cuda_device* device);
+
+/* "invalid_argument", "bf16", "avx2", "cuda", "commit", "gdn_f32"; "unknown" for a number that is none. Size of an element in bytes, or 0. */
 RECOVERSSM_API const char* recoverssm_status_name(int status);
 RECOVERSSM_API const char* recoverssm_dtype_name(int32_t dtype);
 RECOVERSSM_API int64_t recoverssm_dtype_size(int32_t dtype);
 RECOVERSSM_API const char* recoverssm_target_name(int32_t target);
+RECOVERSSM_API const char* recoverssm_backend_name(int32_t backend);
+RECOVERSSM_API const char* recoverssm_operation_name(int32_t op); /* of a device flag */
 RECOVERSSM_API const char* recoverssm_record_layout_id(int32_t gate);
 
 /* Memory per request and layer. */

@@ -15,6 +15,7 @@
 #include "recoverssm/commit.hpp"
 #include "recoverssm/context.hpp"
 #include "recoverssm/conv.hpp"
+#include "recoverssm/cuda.hpp"
 #include "recoverssm/info.hpp"
 #include "recoverssm/plan.hpp"
 #include "recoverssm/projections.hpp"

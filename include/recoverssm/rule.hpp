@@ -39,17 +39,17 @@ struct GatedDeltaRuleVerifyParams {
 };
 
 Status validate(const GatedDeltaRuleParams& params);
-Support query_support(const GatedDeltaRuleParams& params);
+Support query_support(const GatedDeltaRuleParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const GatedDeltaRuleParams& params, const Launch& launch);
 Status run(const GatedDeltaRuleParams& params, const Launch& launch) noexcept;
 
 Status validate(const GatedDeltaRuleSnapshotsParams& params);
-Support query_support(const GatedDeltaRuleSnapshotsParams& params);
+Support query_support(const GatedDeltaRuleSnapshotsParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const GatedDeltaRuleSnapshotsParams& params, const Launch& launch);
 Status run(const GatedDeltaRuleSnapshotsParams& params, const Launch& launch) noexcept;
 
 Status validate(const GatedDeltaRuleVerifyParams& params);
-Support query_support(const GatedDeltaRuleVerifyParams& params);
+Support query_support(const GatedDeltaRuleVerifyParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const GatedDeltaRuleVerifyParams& params, const Launch& launch);
 Status run(const GatedDeltaRuleVerifyParams& params, const Launch& launch) noexcept;
 

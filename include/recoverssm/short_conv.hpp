@@ -18,7 +18,7 @@ struct ShortConvParams {
 };
 
 Status validate(const ShortConvParams& params);
-Support query_support(const ShortConvParams& params);
+Support query_support(const ShortConvParams& params, Backend backend = Backend::cpu);
 std::size_t workspace_size(const ShortConvParams& params, const Launch& launch);
 Status run(const ShortConvParams& params, const Launch& launch) noexcept;
 

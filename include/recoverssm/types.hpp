@@ -99,6 +99,40 @@ class Error : public std::exception {
   Status status_;
 };
 
+// Where operations run. All give the same bits.
+enum class Backend : std::uint8_t { cpu, cuda };
+
+const char* name_of(Backend backend);  // "cpu", ...
+
+// Operations as a DeviceFlag names them.
+enum class Operation : std::int32_t {
+  split_projections = 1,
+  causal_conv1d,
+  causal_conv1d_window,
+  gated_delta_rule,
+  gated_delta_rule_snapshots,
+  gated_delta_rule_verify,
+  commit_plan,
+  commit_plan_groups,
+  commit,
+  materialize,
+  align_move,
+  align_advance,
+  short_conv,
+  gdn_attention,
+};
+
+const char* name_of(Operation operation);  // "split_projections", ...
+
+// What a device found wrong in index contents, which the host cannot look at before a launch. The row in question became a null row, a
+// dead row, or wrote nothing (docs/operations.md, "Errors"). Sticky: the first finding stays until the caller clears `code`.
+struct DeviceFlag {
+  std::int32_t code = 0;   // an ErrorKind; 0: nothing found
+  std::int32_t op = 0;     // an Operation
+  std::int32_t layer = 0;  // index among the call's layers; 0 where a call has one
+  std::int32_t row = 0;    // index among the call's rows; of gdn_attention, within its part
+};
+
 // Instruction sets of the CPU backend. All give the same bits.
 enum class Target : std::uint8_t { best, portable, avx2, avx512 };
 
@@ -139,12 +173,19 @@ struct Counters {
   }
 };
 
-// How one call runs. Threads, target and workspace never change a result's bits.
+// How one call runs. Backend, threads, target and workspace never change a result's bits.
+//
+// Backend::cuda: every tensor and the workspace are memory of the current device; the call puts its kernels on `stream` and returns.
+// It neither allocates nor synchronises, and may be captured into a graph. Index contents are read by the kernels alone: what they find
+// wrong goes to `flag`. `parallel`, `target` and `counters` are of the CPU (counters: refused, nobody could count without reading back).
 struct Launch {
   Workspace workspace{};
   ParallelFor parallel{};
   Target target = Target::best;
   Counters* counters = nullptr;  // optional, added to
+  Backend backend = Backend::cpu;
+  void* stream = nullptr;      // a cudaStream_t; null: the default stream
+  DeviceFlag* flag = nullptr;  // optional, in memory the device can write
 };
 
 // Whether this build on this machine can run an operation with these arguments, and if not, why.

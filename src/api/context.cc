@@ -3,23 +3,43 @@
 #include <algorithm>
 #include <cstdint>
 #include <new>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "api/thread_pool.h"
+#include "cuda/ops.h"
 
 namespace recoverssm {
 namespace {
 
-struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kWorkspaceAlignment}); }
+// Gives workspace back to where it came from.
+struct Release {
+  Backend backend = Backend::cpu;
+  void operator()(std::byte* memory) const {
+    if (backend == Backend::cuda) return cuda::release(memory);
+    ::operator delete (memory, std::align_val_t{kWorkspaceAlignment});
+  }
 };
+
+std::byte* allocate(Backend backend, std::size_t bytes) {
+  if (backend == Backend::cpu) return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kWorkspaceAlignment}));
+  void* const memory = cuda::allocate(bytes);
+  if (memory == nullptr)
+    throw Error({ErrorKind::device_error, "no device memory for a workspace of " + std::to_string(bytes) + " bytes"});
+  return static_cast<std::byte*>(memory);
+}
 
 }  // namespace
 
 struct Context::State {
   explicit State(int workers) : pool(workers) {}
+  State(Backend backend_, void* stream_) : pool(1), backend(backend_), stream(stream_), memory(nullptr, {backend_}) {}
+
   ThreadPool pool;
-  std::unique_ptr<std::byte, AlignedDelete> memory;
+  Backend backend = Backend::cpu;
+  void* stream = nullptr;
+  std::unique_ptr<std::byte, Release> memory;
   std::size_t bytes = 0;
 };
 
@@ -27,6 +47,15 @@ Context::Context(int threads) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   state_ = std::make_unique<State>(threads <= 0 ? cores : threads);
 }
+
+Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Context Context::cuda(void* stream) {
+  if (std::string reason = cuda::unavailable_reason(); !reason.empty()) throw Error({ErrorKind::unsupported, "cuda: " + reason});
+  return Context(std::make_unique<State>(Backend::cuda, stream));
+}
+
+Backend Context::backend() const { return state_->backend; }
 
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
@@ -37,7 +66,10 @@ Launch Context::launch() const {
   return {.workspace = {state_->memory.get(), state_->bytes},
           .parallel = parallel.workers > 1 ? parallel : ParallelFor{},
           .target = target,
-          .counters = counters};
+          .counters = counters,
+          .backend = state_->backend,
+          .stream = state_->stream,
+          .flag = flag};
 }
 
 Launch Context::launch(std::size_t bytes) {
@@ -45,7 +77,7 @@ Launch Context::launch(std::size_t bytes) {
     if (bytes > std::size_t{PTRDIFF_MAX}) throw std::bad_alloc();  // the library's own check of such a size would wrap
     state_->memory.reset();
     state_->bytes = 0;
-    state_->memory.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kWorkspaceAlignment})));
+    state_->memory.reset(allocate(state_->backend, bytes));
     state_->bytes = bytes;
   }
   return launch();

@@ -7,6 +7,7 @@
 
 #include "contract/contents.h"
 #include "cpu/ops.h"
+#include "cuda/ops.h"
 #include "recoverssm/recoverssm.hpp"
 
 namespace recoverssm {
@@ -32,11 +33,19 @@ bool has_work(const Params& p) {
 template <class Params>
 std::size_t workspace_size_of(const Params& params, const Launch& launch) {
   if (!has_work(params)) return 0;
+  if (launch.backend == Backend::cuda) return cuda::scratch_size(params);
   return std::max(contents_workspace_size(params), cpu::scratch_size(params, std::max(cpu::workers_of(launch), 1)));
 }
 
 Status invalid(const char* op, const char* argument, const std::string& got, const std::string& expected) {
   return {ErrorKind::invalid_argument, std::string(op) + ": " + argument + ": " + got + ", expected " + expected};
+}
+
+template <class Params>
+Support support_on(const char* op, const Params& params, Backend backend) {
+  if (backend == Backend::cpu) return cpu::support(params);
+  if (backend == Backend::cuda) return cuda::support(params);
+  return {false, std::string(op) + ": backend: value " + std::to_string(static_cast<int>(backend)) + ", expected cpu or cuda"};
 }
 
 Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
@@ -57,10 +66,21 @@ Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
   return {};
 }
 
+// Of params that validate accepts and this backend supports. Contents are the kernels' own matter.
+template <class Params>
+Status run_on_cuda(const char* op, const Params& params, const Launch& launch) {
+  if (launch.counters != nullptr) return invalid(op, "counters", "given", "none: a device's rows are not known to the host");
+  if (Status status = check_launch(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
+  return has_work(params) ? cuda::execute(params, launch) : Status{};
+}
+
 // Of params that validate accepts.
 template <class Params>
 Status run_valid(const char* op, const Params& params, const Launch& launch) {
-  if (const Support support = query_support(params); !support.supported) return {ErrorKind::unsupported, support.reason};
+  if (const Support support = query_support(params, launch.backend); !support.supported) {
+    return {ErrorKind::unsupported, support.reason};
+  }
+  if (launch.backend == Backend::cuda) return run_on_cuda(op, params, launch);
   Target target = Target::best;
   if (Status status = resolve_target(launch.target, target); !status.ok()) {
     return {status.kind, std::string(op) + ": " + status.message};
@@ -81,7 +101,7 @@ std::size_t workspace_size_checked(const Params& params, const Launch& launch) {
 }
 
 template <class Params>
-Status run_on_cpu(const char* op, const Params& params, const Launch& launch) noexcept {
+Status run_checked(const char* op, const Params& params, const Launch& launch) noexcept {
   const cpu::ScopedFpMode mode;
   try {
     if (Status status = validate(params); !status.ok()) return status;
@@ -103,8 +123,9 @@ void run_or_throw(const char* op, const Params& params, Context& context) {
 
 // clang-format off
 #define RECOVERSSM_OP(name, Params)                                                                                             \
+  Support query_support(const Params& params, Backend backend) { return support_on(#name, params, backend); }                   \
   std::size_t workspace_size(const Params& params, const Launch& launch) { return workspace_size_checked(params, launch); }     \
-  Status run(const Params& params, const Launch& launch) noexcept { return run_on_cpu(#name, params, launch); }                 \
+  Status run(const Params& params, const Launch& launch) noexcept { return run_checked(#name, params, launch); }                 \
   void name(const Params& params, Context& context) { run_or_throw(#name, params, context); }
 // clang-format on
 

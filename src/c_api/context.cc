@@ -36,6 +36,15 @@ int recoverssm_context_create(int32_t threads, recoverssm_context** context) {
   });
 }
 
+int recoverssm_context_create_cuda(void* stream, recoverssm_context** context) {
+  return guarded([&]() -> Status {
+    if (context == nullptr) return invalid("context_create_cuda", "context", "null", "where to write the context");
+    *context = nullptr;
+    *context = std::make_unique<recoverssm_context>(Context::cuda(stream)).release();
+    return {};
+  });
+}
+
 int recoverssm_context_launch(recoverssm_context* context, size_t workspace_bytes, recoverssm_launch* launch) {
   return guarded([&]() -> Status {
     const char* const op = "context_launch";
@@ -45,7 +54,10 @@ int recoverssm_context_launch(recoverssm_context* context, size_t workspace_byte
     LaunchParts parts;
     import.read("launch", launch, parts);
     if (!import.ok()) return import.take();
-    parts.launch.workspace = context->context.launch(workspace_bytes).workspace;
+    const Launch made = context->context.launch(workspace_bytes);
+    parts.launch.workspace = made.workspace;
+    parts.launch.backend = made.backend;
+    parts.launch.stream = made.stream;
     parts.launch.parallel = {};
     if (context->threads.run != nullptr) parts.launch.parallel = {run_tasks, context, context->threads.workers};
     write(launch, launch->struct_size, parts);

@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 
 #include "c_api/status.h"
 #include "recoverssm/context.hpp"
 
 struct recoverssm_context {
   explicit recoverssm_context(int count) : context(count), threads(context.launch().parallel) {}
+  explicit recoverssm_context(recoverssm::Context&& made) : context(std::move(made)) {}
   bool here() const { return getpid() == owner; }
 
   recoverssm::Context context;

@@ -2,6 +2,8 @@
 // (export.h) or, in tests, lists what there is. Fields stand in the order of the C struct.
 #pragma once
 
+#include <cstddef>
+
 #include "recoverssm/recoverssm.h"
 #include "recoverssm/recoverssm.hpp"
 #include "recoverssm/session.h"
@@ -326,6 +328,7 @@ void fields(V& v, recoverssm_request_sizes& c, Sizes& cpp) {
 struct LaunchParts {
   Launch launch;
   recoverssm_counters* counters = nullptr;
+  recoverssm_device_flag* flag = nullptr;  // the same memory as the C++ struct: see flag_of
 };
 
 template <class V>
@@ -337,6 +340,29 @@ void fields(V& v, recoverssm_launch& c, LaunchParts& cpp) {
   v.field("counters", c.counters, cpp.counters);
   v.field("parallel_workers", c.parallel_workers, cpp.launch.parallel.workers);
   v.field("target", c.target, cpp.launch.target);
+  v.field("stream", c.stream, cpp.launch.stream);
+  v.field("flag", c.flag, cpp.flag);
+  v.field("backend", c.backend, cpp.launch.backend);
+  v.reserved(c.reserved);
+}
+
+// Kernels write it, so neither version may differ from the other.
+static_assert(sizeof(recoverssm_device_flag) == sizeof(DeviceFlag) && alignof(recoverssm_device_flag) == alignof(DeviceFlag));
+static_assert(offsetof(recoverssm_device_flag, code) == offsetof(DeviceFlag, code));
+static_assert(offsetof(recoverssm_device_flag, op) == offsetof(DeviceFlag, op));
+static_assert(offsetof(recoverssm_device_flag, layer) == offsetof(DeviceFlag, layer));
+static_assert(offsetof(recoverssm_device_flag, row) == offsetof(DeviceFlag, row));
+inline DeviceFlag* flag_of(const LaunchParts& parts) { return reinterpret_cast<DeviceFlag*>(parts.flag); }
+
+template <class V>
+void fields(V& v, recoverssm_cuda_device& c, cuda::Device& cpp) {
+  v.text("name", c.name, cpp.name);
+  v.text("unusable", c.unusable, cpp.unusable);
+  RECOVERSSM_FIELD(memory_bytes);
+  RECOVERSSM_FIELD(index);
+  RECOVERSSM_FIELD(major);
+  RECOVERSSM_FIELD(minor);
+  RECOVERSSM_FIELD(multiprocessors);
 }
 
 // ---- sessions ----

@@ -1,4 +1,4 @@
-// The five functions of every operation: read the C structs, call the C++ API, keep the error.
+// The six functions of every operation: read the C structs, call the C++ API, keep the error.
 #include <string>
 
 #include "c_api/export.h"
@@ -19,17 +19,22 @@ int validate_c(const char* op, const C* given) noexcept {
 }
 
 template <class Params, class C>
-int query_support_c(const char* op, const C* given) noexcept {
+int query_support_c(const char* op, const C* given, std::int32_t backend) noexcept {
   return guarded([&]() -> Status {
     ListMemory memory;
     Import import(op, memory);
     Params params;
     import.read("params", given, params);
     if (!import.ok()) return import.take();
-    Support support = query_support(params);
+    if (backend < 0 || backend > 255) {
+      return invalid(op, "backend", "value " + std::to_string(backend), "one of the constants");
+    }
+    Support support = query_support(params, static_cast<Backend>(backend));
     return support.supported ? Status{} : Status{ErrorKind::unsupported, std::move(support.reason)};
   });
 }
+
+bool on_device(const LaunchParts& parts) { return parts.launch.backend != Backend::cpu; }
 
 template <class Params, class C>
 int workspace_size_c(const char* op, const C* given, const recoverssm_launch* launch, std::size_t* bytes) noexcept {
@@ -44,7 +49,8 @@ int workspace_size_c(const char* op, const C* given, const recoverssm_launch* la
     import.read("launch", launch, parts);
     if (!import.ok()) return import.take();
     if (Status status = validate(params); !status.ok()) return status;
-    *bytes = memory.needed() + workspace_size(params, parts.launch);
+    *bytes = workspace_size(params, parts.launch);
+    if (!on_device(parts)) *bytes += memory.needed();
     return {};
   });
 }
@@ -61,6 +67,20 @@ Status refuse_workspace(const char* op, Workspace workspace, std::size_t needed)
                  "one aligned to " + std::to_string(kWorkspaceAlignment) + " bytes");
 }
 
+// The host cannot write to a device's workspace: lists are converted here.
+template <class Params, class C>
+Status run_on_device_c(const char* op, const C* given, LaunchParts& parts) {
+  constexpr std::size_t kLists = 64 << 10;
+  alignas(kWorkspaceAlignment) std::byte lists[kLists];
+  ListMemory memory({lists, kLists});
+  Import import(op, memory);
+  Params params;
+  import.read("params", given, params);
+  if (!import.ok()) return import.take();
+  parts.launch.flag = flag_of(parts);
+  return run(params, parts.launch);
+}
+
 template <class Params, class C>
 int run_c(const char* op, const C* given, const recoverssm_launch* launch) noexcept {
   return guarded([&]() -> Status {
@@ -73,6 +93,7 @@ int run_c(const char* op, const C* given, const recoverssm_launch* launch) noexc
       launch_import.read("counters", parts.counters, counters);
       parts.launch.counters = &counters;
     }
+    if (launch_import.ok() && on_device(parts)) return run_on_device_c<Params>(op, given, parts);
     const Workspace workspace = parts.launch.workspace;
     ListMemory memory(workspace);
     Import import(op, memory);
@@ -109,7 +130,10 @@ int run_c(const char* op, const C* given, const recoverssm_launch* launch) noexc
     return recoverssm::c_api::validate_c<recoverssm::Params>(#op, params);                                                          \
   }                                                                                                                                 \
   int recoverssm_##op##_query_support(const recoverssm_##op##_params* params) {                                                     \
-    return recoverssm::c_api::query_support_c<recoverssm::Params>(#op, params);                                                     \
+    return recoverssm::c_api::query_support_c<recoverssm::Params>(#op, params, RECOVERSSM_BACKEND_CPU);                             \
+  }                                                                                                                                 \
+  int recoverssm_##op##_query_support_on(const recoverssm_##op##_params* params, int32_t backend) {                                 \
+    return recoverssm::c_api::query_support_c<recoverssm::Params>(#op, params, backend);                                            \
   }                                                                                                                                 \
   int recoverssm_##op##_workspace_size(const recoverssm_##op##_params* params, const recoverssm_launch* launch, size_t* bytes) {    \
     return recoverssm::c_api::workspace_size_c<recoverssm::Params>(#op, params, launch, bytes);                                     \

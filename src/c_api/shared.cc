@@ -45,6 +45,7 @@ RECOVERSSM_STRUCT(attention_plain, AttentionPlainPart)
 RECOVERSSM_STRUCT(attention_windows, AttentionWindowPart)
 RECOVERSSM_STRUCT(counters, Counters)
 RECOVERSSM_STRUCT(launch, LaunchParts)
+RECOVERSSM_STRUCT(cuda_device, cuda::Device)
 RECOVERSSM_STRUCT(geometry, Geometry)
 RECOVERSSM_STRUCT(request_sizes, Sizes)
 
@@ -74,6 +75,47 @@ int recoverssm_resolve_target(int32_t target, int32_t* resolved) {
   });
 }
 
+int recoverssm_cuda_available() {
+  return guarded([]() -> Status {
+    std::string reason = cuda::unavailable_reason();
+    return reason.empty() ? Status{} : Status{ErrorKind::unsupported, "cuda: " + reason};
+  });
+}
+
+const char* recoverssm_cuda_architectures() {
+  static const std::string text = [] {
+    std::string names;
+    for (const std::string& name : cuda::architectures()) names += (names.empty() ? "" : " ") + name;
+    return names;
+  }();
+  return text.c_str();
+}
+
+int recoverssm_cuda_device_count(int32_t* count) {
+  return guarded([&]() -> Status {
+    if (count == nullptr) return invalid("cuda_device_count", "count", "null", "where to write the number");
+    *count = static_cast<int32_t>(cuda::devices().size());
+    return {};
+  });
+}
+
+int recoverssm_cuda_describe_device(int32_t index, recoverssm_cuda_device* device) {
+  return guarded([&]() -> Status {
+    const char* const op = "cuda_describe_device";
+    ListMemory memory;
+    Import import(op, memory);
+    import.check<cuda::Device>("device", device);
+    if (!import.ok()) return import.take();
+    const std::vector<cuda::Device> all = cuda::devices();
+    if (index < 0 || index >= static_cast<int32_t>(all.size())) {
+      return {ErrorKind::out_of_range, std::string(op) + ": index: " + std::to_string(index) + ", expected one of " +
+                                           std::to_string(all.size()) + " devices"};
+    }
+    write(device, device->struct_size, all[static_cast<std::size_t>(index)]);
+    return {};
+  });
+}
+
 const char* recoverssm_status_name(int status) {
   if (status == RECOVERSSM_OUT_OF_MEMORY) return "out_of_memory";
   return name_of(enum_of<ErrorKind>(status));
@@ -81,6 +123,8 @@ const char* recoverssm_status_name(int status) {
 const char* recoverssm_dtype_name(int32_t dtype) { return name_of(enum_of<DType>(dtype)); }
 int64_t recoverssm_dtype_size(int32_t dtype) { return size_of(enum_of<DType>(dtype)); }
 const char* recoverssm_target_name(int32_t target) { return name_of(enum_of<Target>(target)); }
+const char* recoverssm_backend_name(int32_t backend) { return name_of(enum_of<Backend>(backend)); }
+const char* recoverssm_operation_name(int32_t op) { return name_of(enum_of<Operation>(op)); }
 const char* recoverssm_record_layout_id(int32_t gate) {
   const bool known = gate == RECOVERSSM_GATE_GDN || gate == RECOVERSSM_GATE_KDA;
   return known ? record_layout_id(enum_of<Gate>(gate)) : "unknown";

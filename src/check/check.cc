@@ -15,7 +15,7 @@ constexpr Check kChecks[] = {
     {"function table", "exp, log and the gates give the bits they are defined by, and are within 1 ulp", check_functions_host,
      false},
     {"exact division", "compiled division and square root are correctly rounded in the hardest cases", check_division_host, false},
-    {"golden traces", "every operation gives the recorded bits", check_traces, true},
+    {"golden traces", "every operation gives the recorded bits", check_traces, true, true},
     {"functions", "exp, log and the gates inside the operations give the same bits", check_functions, true},
     {"division and root", "division and square root inside the operations are correctly rounded", check_division, true},
     {"fma", "multiply-add rounds once", check_fma, true},
@@ -51,6 +51,21 @@ Result run_check(const Check& check, const Material& material, std::span<const s
   return result;
 }
 
+Result run_on_device(const Check& check, const Material& material, Backend backend) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  Result result{check.name, check.what, name_of(backend), Report(check.name, material)};
+  Context context;
+  try {
+    check.run({context, Target::best, 1, backend}, result.report);
+  } catch (const std::exception& error) {
+    result.report.fail(error.what());
+  }
+  if (result.report.compared == 0 && result.report.failures.empty()) result.report.fail("nothing was compared");
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
 }  // namespace
 
 std::span<const Check> checks() { return kChecks; }
@@ -63,6 +78,14 @@ std::vector<Result> run_checks(const Material& material, const Options& options)
     results.push_back(run_check(check, material, contexts, options.threads, target));
     if (options.on_result) options.on_result(results.back());
   };
+  if (options.backend != Backend::cpu) {
+    for (const Check& check : kChecks) {
+      if (!check.on_device) continue;
+      results.push_back(run_on_device(check, material, options.backend));
+      if (options.on_result) options.on_result(results.back());
+    }
+    return results;
+  }
   for (const Check& check : kChecks) {
     if (!check.every_target) run(check, Target::portable);
   }

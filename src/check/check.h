@@ -1,4 +1,4 @@
-// The self-test: a table of checks, run on every SIMD target with one thread and with several.
+// The self-test: a table of checks, run on every SIMD target with one thread and with several; some of them also on a device.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,15 @@ struct Place {
   Context& context;
   Target target;
   int threads;
+  Backend backend = Backend::cpu;  // only a check that runs on devices sees another
 };
 
 struct Check {
   const char* name;
   const char* what;  // for people: what holds when it passes
   void (*run)(const Place& place, Report& report);
-  bool every_target;  // false: nothing in it depends on the target; once is enough
+  bool every_target;       // false: nothing in it depends on the target; once is enough
+  bool on_device = false;  // runs on devices as well
 };
 
 std::span<const Check> checks();
@@ -41,6 +43,7 @@ struct Result {
 struct Options {
   std::vector<Target> targets;  // resolved ones, never Target::best
   std::vector<int> threads = {1, 4};
+  Backend backend = Backend::cpu;                // a device: the checks that run there, once; targets and threads are the CPU's
   std::function<void(const Result&)> on_result;  // optional, after each check
 };
 

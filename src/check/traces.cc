@@ -13,6 +13,8 @@ void check_traces(const Place& place, Report& report) {
   trace::ReplayOptions options;
   options.target = place.target;
   options.threads = place.threads;
+  options.backend = name_of(place.backend);
+  options.compare_cpu = place.backend != Backend::cpu;
   trace::Replayer replayer(options);
   for (const GoldenTrace& golden : report.material().traces) {
     auto bytes = std::make_unique_for_overwrite<std::byte[]>(golden.bytes.size());
@@ -23,7 +25,7 @@ void check_traces(const Place& place, Report& report) {
     } catch (const std::exception& error) {
       result.error = error.what();
     }
-    report.count(result.checks);
+    report.count(result.checks + result.compared);
     if (result.error) report.fail(fmt::format("{}: {}", golden.name, *result.error));
     if (result.skipped) report.fail(fmt::format("{}: skipped: {}", golden.name, *result.skipped));
     for (const trace::Failure& failure : result.failed) {

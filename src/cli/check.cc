@@ -25,6 +25,7 @@ constexpr std::size_t kFailuresShown = 5;  // a check; the JSON report has all
 struct Arguments {
   Target target = Target::best;  // best: every target of this machine
   bool one_target = false;
+  std::string backend = "cpu";
   std::string report;  // a path, "-": stdout, empty: none
   bool quiet = false;
 };
@@ -64,6 +65,15 @@ std::string total_line(const std::vector<Result>& results, const check::Options&
     seconds += result.seconds;
     compared += result.report.compared;
   }
+  if (options.backend != Backend::cpu) {
+    std::string left_out;
+    for (const check::Check& each : check::checks()) {
+      if (!each.on_device) left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", each.name);
+    }
+    return fmt::format("recoverssm {}: {} on {}, {} failed; {} compared, {:.1f} s\nof the CPU alone, not run here: {}\n", version(),
+                       failed == 0 ? "all passed" : "FAILED", name_of(options.backend), failed, count_text(compared), seconds,
+                       left_out);
+  }
   std::string targets;
   for (const Target target : options.targets) targets += fmt::format("{}{}", targets.empty() ? "" : ", ", name_of(target));
   return fmt::format("recoverssm {}: {}, {} checks, {} failed; targets {}; 1 and {} threads; {} compared, {:.1f} s\n", version(),
@@ -81,6 +91,13 @@ int run(const Arguments& arguments) {
       return kUnavailable;
     }
     options.targets = {resolved};
+  }
+  if (arguments.backend == name_of(Backend::cuda)) {
+    if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
+      fmt::print(stderr, "recoverssm check: backend cuda: {}; available: cpu\n", reason);
+      return kUnavailable;
+    }
+    options.backend = Backend::cuda;
   }
   if (const int code = try_report("check", arguments.report); code != kOk) return code;
   options.threads = {1, std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 3, 8)};
@@ -108,6 +125,11 @@ std::function<int()> add_check(CLI::App& app) {
                       arguments->target = target;
                       arguments->one_target = true;
                     });
+  command
+      ->add_option("--backend", arguments->backend,
+                   "cpu, or cuda: every operation on the device, against recorded bits and the CPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");
   command->add_flag("--quiet", arguments->quiet, "Print what failed and the last line only");

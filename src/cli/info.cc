@@ -40,12 +40,45 @@ std::vector<std::string> cpu_features() {
   return features;
 }
 
-struct Backend {
-  const char* name;
-  bool available;
-  const char* reason;  // of its absence
-};
-constexpr Backend kBackends[] = {{"cpu", true, ""}, {"cuda", false, "not in this build"}, {"sycl", false, "not in this build"}};
+// Why a backend does not run here; empty: it does.
+std::string missing(Backend backend) { return backend == Backend::cpu ? "" : cuda::unavailable_reason(); }
+
+constexpr Backend kBackends[] = {Backend::cpu, Backend::cuda};
+constexpr const char* kAbsent[] = {"sycl"};  // not written yet
+
+std::string version_text(int version) { return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+void describe_cuda(ordered_json& to) {
+  to["architectures"] = cuda::architectures();
+  const cuda::Versions versions = cuda::versions();
+  to["driver"] = versions.driver == 0 ? ordered_json(nullptr) : ordered_json(version_text(versions.driver));
+  to["runtime"] = versions.runtime == 0 ? ordered_json(nullptr) : ordered_json(version_text(versions.runtime));
+  ordered_json devices = ordered_json::array();
+  for (const cuda::Device& device : cuda::devices()) {
+    devices.push_back({{"index", device.index},
+                       {"name", device.name},
+                       {"compute_capability", fmt::format("{}.{}", device.major, device.minor)},
+                       {"multiprocessors", device.multiprocessors},
+                       {"memory_bytes", device.memory_bytes},
+                       {"usable", device.unusable.empty()},
+                       {"reason", device.unusable.empty() ? ordered_json(nullptr) : ordered_json(device.unusable)}});
+  }
+  to["devices"] = std::move(devices);
+}
+
+std::string text_of_cuda() {
+  const std::vector<std::string> architectures = cuda::architectures();
+  if (architectures.empty()) return "";
+  const cuda::Versions versions = cuda::versions();
+  std::string text = fmt::format("CUDA            {}; runtime {}, driver {}\n", fmt::join(architectures, " "),
+                                 version_text(versions.runtime), version_text(versions.driver));
+  for (const cuda::Device& device : cuda::devices()) {
+    text += fmt::format("  device {}      {}, compute capability {}.{}, {} multiprocessors, {}{}\n", device.index, device.name,
+                        device.major, device.minor, device.multiprocessors, bytes_text(static_cast<double>(device.memory_bytes)),
+                        device.unusable.empty() ? "" : ": not usable: " + device.unusable);
+  }
+  return text;
+}
 
 void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
@@ -57,19 +90,25 @@ ordered_json describe() {
   ordered_json targets = ordered_json::array();
   for (const Target target : available_targets()) targets.push_back(name_of(target));
   ordered_json backends = ordered_json::array();
-  for (const Backend& backend : kBackends) {
-    backends.push_back({{"name", backend.name},
-                        {"available", backend.available},
-                        {"reason", backend.available ? ordered_json(nullptr) : ordered_json(backend.reason)}});
+  for (const Backend backend : kBackends) {
+    const std::string reason = missing(backend);
+    backends.push_back({{"name", name_of(backend)},
+                        {"available", reason.empty()},
+                        {"reason", reason.empty() ? ordered_json(nullptr) : ordered_json(reason)}});
+    if (backend == Backend::cuda) describe_cuda(backends.back());
   }
+  for (const char* name : kAbsent) backends.push_back({{"name", name}, {"available", false}, {"reason", "not in this build"}});
   ordered_json support = ordered_json::array();
-  for (const SupportEntry& entry : support_table()) {
-    support.push_back({{"op", entry.operation},
-                       {"activation", entry.has_activation ? ordered_json(name_of(entry.activation)) : ordered_json(nullptr)},
-                       {"state", entry.has_state ? ordered_json(name_of(entry.state)) : ordered_json(nullptr)},
-                       {"backend", "cpu"},
-                       {"supported", entry.support.supported},
-                       {"reason", entry.support.supported ? ordered_json(nullptr) : ordered_json(entry.support.reason)}});
+  for (const Backend backend : kBackends) {
+    if (!missing(backend).empty()) continue;
+    for (const SupportEntry& entry : support_table(backend)) {
+      support.push_back({{"op", entry.operation},
+                         {"activation", entry.has_activation ? ordered_json(name_of(entry.activation)) : ordered_json(nullptr)},
+                         {"state", entry.has_state ? ordered_json(name_of(entry.state)) : ordered_json(nullptr)},
+                         {"backend", name_of(backend)},
+                         {"supported", entry.support.supported},
+                         {"reason", entry.support.supported ? ordered_json(nullptr) : ordered_json(entry.support.reason)}});
+    }
   }
   return {{"version", version()},
           {"cpu_features", cpu_features()},
@@ -80,20 +119,10 @@ ordered_json describe() {
           {"support", std::move(support)}};
 }
 
-std::string text_of_info() {
-  Target best = Target::best;
-  const Status status = resolve_target(Target::best, best);
-  std::vector<std::string> targets, backends;
-  for (const Target target : available_targets()) targets.emplace_back(name_of(target));
-  for (const Backend& b : kBackends) backends.push_back(b.available ? b.name : fmt::format("{} ({})", b.name, b.reason));
-  std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n",
-                                 version(), fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
-                                 status.ok() ? name_of(best) : status.message, fmt::join(backends, ", "));
-  text += fmt::format("record layouts  {}, {}\n", record_layout_id(Gate::gdn), record_layout_id(Gate::kda));
-
-  text += fmt::format("\n{:<28}{:<16}{}\n", "on the CPU", "activations", "states");
+std::string text_of_support(Backend backend) {
+  std::string text = fmt::format("\n{:<28}{:<16}{}\n", fmt::format("on {}", name_of(backend)), "activations", "states");
   std::string reasons;
-  const std::vector<SupportEntry> table = support_table();
+  const std::vector<SupportEntry> table = support_table(backend);
   for (std::size_t i = 0; i < table.size();) {
     const std::string& operation = table[i].operation;
     std::vector<std::string> activations, states;  // in any combination but those the reasons name
@@ -111,6 +140,27 @@ std::string text_of_info() {
     text += fmt::format("{:<28}{:<16}{}\n", operation, fmt::format("{}", fmt::join(activations, " ")), fmt::join(states, " "));
   }
   return text + reasons;
+}
+
+std::string text_of_info() {
+  Target best = Target::best;
+  const Status status = resolve_target(Target::best, best);
+  std::vector<std::string> targets, backends;
+  for (const Target target : available_targets()) targets.emplace_back(name_of(target));
+  for (const Backend backend : kBackends) {
+    const std::string reason = missing(backend);
+    backends.push_back(reason.empty() ? name_of(backend) : fmt::format("{} ({})", name_of(backend), reason));
+  }
+  for (const char* name : kAbsent) backends.push_back(fmt::format("{} (not in this build)", name));
+  std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n",
+                                 version(), fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
+                                 status.ok() ? name_of(best) : status.message, fmt::join(backends, ", "));
+  text += text_of_cuda();
+  text += fmt::format("record layouts  {}, {}\n", record_layout_id(Gate::gdn), record_layout_id(Gate::kda));
+  for (const Backend backend : kBackends) {
+    if (missing(backend).empty()) text += text_of_support(backend);
+  }
+  return text;
 }
 
 }  // namespace

@@ -23,11 +23,17 @@ struct Arguments {
   std::string report;  // a path, "-": stdout, empty: none
   double memory_gib = 0;
   bool summary = false;
+  bool no_guards = false;
+  std::string compare;  // "cpu", or empty
 };
 
 // Why nothing can run here, or nothing.
 std::string unavailable(const trace::ReplayOptions& options) {
-  if (options.backend != "cpu") return fmt::format("backend {} is not in this build, available: cpu", options.backend);
+  if (options.backend == "cuda") {
+    const std::string reason = cuda::unavailable_reason();
+    return reason.empty() ? "" : fmt::format("backend cuda: {}; available: cpu", reason);
+  }
+  if (options.backend != "cpu") return fmt::format("backend {} is not in this build, there are: cpu, cuda", options.backend);
   Target resolved = Target::best;
   const Status status = resolve_target(options.target, resolved);
   return status.ok() ? "" : status.message;
@@ -84,7 +90,11 @@ std::function<int()> add_replay(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("replay", "Run traces and check what they expect");
   command->add_option("files", arguments->files, "Trace files (*.rst.safetensors)")->required()->type_name("FILE...");
-  command->add_option("--backend", arguments->options.backend, "Backend that runs the calls: cpu")->capture_default_str();
+  command->add_option("--backend", arguments->options.backend, "Backend that runs the calls: cpu or cuda")->capture_default_str();
+  command->add_option("--compare", arguments->compare, "cuda: run every call on this backend as well; all bits must agree")
+      ->check(CLI::IsMember({"cpu"}));
+  command->add_flag("--no-guards", arguments->no_guards,
+                    "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");
   command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
@@ -112,6 +122,8 @@ std::function<int()> add_replay(CLI::App& app) {
     if (arguments->memory_gib > 0) {
       arguments->options.memory_limit = static_cast<std::uint64_t>(std::min(arguments->memory_gib, 1e6) * 0x1p30);
     }
+    arguments->options.compare_cpu = !arguments->compare.empty();
+    arguments->options.guards = !arguments->no_guards;
     return run(*arguments);
   };
 }

@@ -123,6 +123,16 @@ std::string bytes_text(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, kUnits[unit]);
 }
 
+namespace {
+
+std::string compared_text(std::int64_t compared, std::int64_t not_compared) {
+  if (compared + not_compared == 0) return "";
+  return fmt::format(", {} calls compared with the CPU{}", count_text(compared),
+                     not_compared == 0 ? "" : fmt::format(" ({} not: it refuses their contents)", count_text(not_compared)));
+}
+
+}  // namespace
+
 ordered_json to_json(const std::vector<ReplayResult>& results) {
   ordered_json traces = ordered_json::array();
   bool all_ok = true;
@@ -143,6 +153,10 @@ ordered_json to_json(const std::vector<ReplayResult>& results) {
                       {"failed", std::move(failed)},
                       {"max_error", result.max_error},
                       {"seconds", result.seconds}});
+    if (result.compared + result.not_compared > 0) {
+      traces.back()["compared"] = result.compared;
+      traces.back()["not_compared"] = result.not_compared;
+    }
     all_ok = all_ok && result.ok();
   }
   return {{"traces", std::move(traces)}, {"ok", all_ok}};
@@ -153,8 +167,9 @@ std::string text_of(const ordered_json& json) { return json.dump(2, ' ', false, 
 std::string lines_of(const ReplayResult& result) {
   if (result.error) return fmt::format("ERROR {}: {}\n", result.file, *result.error);
   if (result.skipped) return fmt::format("skip  {}: {}\n", *result.name, *result.skipped);
-  std::string text = fmt::format("{}  {}  {} calls, {} checks, worst error {:.2g}, {:.2f} s\n", result.ok() ? "ok  " : "FAIL",
-                                 *result.name, result.calls, result.checks, result.max_error, result.seconds);
+  std::string text = fmt::format("{}  {}  {} calls, {} checks{}, worst error {:.2g}, {:.2f} s\n", result.ok() ? "ok  " : "FAIL",
+                                 *result.name, result.calls, result.checks, compared_text(result.compared, result.not_compared),
+                                 result.max_error, result.seconds);
   for (std::size_t i = 0; i < result.failed.size() && i < kFailuresShown; ++i) {
     const trace::Failure& failure = result.failed[i];
     text += fmt::format("      {}{}: {}\n", failure.call, failure.check ? fmt::format(", check {}", *failure.check) : "",
@@ -167,7 +182,7 @@ std::string lines_of(const ReplayResult& result) {
 }
 
 std::string total_line(const std::vector<ReplayResult>& results) {
-  std::int64_t held = 0, skipped = 0, failed = 0, errors = 0, checks = 0;
+  std::int64_t held = 0, skipped = 0, failed = 0, errors = 0, checks = 0, compared = 0, not_compared = 0;
   double worst = 0, seconds = 0;
   for (const ReplayResult& result : results) {
     if (result.error) {
@@ -178,6 +193,8 @@ std::string total_line(const std::vector<ReplayResult>& results) {
       ++(result.failed.empty() ? held : failed);
     }
     checks += result.checks;
+    compared += result.compared;
+    not_compared += result.not_compared;
     worst = std::max(worst, result.max_error);
     seconds += result.seconds;
   }
@@ -185,7 +202,8 @@ std::string total_line(const std::vector<ReplayResult>& results) {
   if (skipped > 0) text += fmt::format(", {} skipped", skipped);
   if (failed > 0) text += fmt::format(", {} FAILED", failed);
   if (errors > 0) text += fmt::format(", {} unreadable", errors);
-  return text + fmt::format("; {} checks, worst error {:.2g}, {:.2f} s\n", count_text(checks), worst, seconds);
+  return text + fmt::format("; {} checks{}, worst error {:.2g}, {:.2f} s\n", count_text(checks),
+                            compared_text(compared, not_compared), worst, seconds);
 }
 
 std::string summary(const std::vector<ReplayResult>& results) {

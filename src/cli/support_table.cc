@@ -29,6 +29,7 @@ class Views {
 // The Params of one example, for activation dtype T and state dtype.
 struct Example {
   DType T, state_dtype;
+  Backend backend;
   Views view;
 
   Rows rows(bool counts = false) {
@@ -72,9 +73,9 @@ struct Example {
 };
 
 template <class Params>
-Support ask(const Params& params) {
+Support ask(const Params& params, Backend backend) {
   const Status status = validate(params);
-  return status.ok() ? query_support(params) : Support{false, status.message};
+  return status.ok() ? query_support(params, backend) : Support{false, status.message};
 }
 
 Support split_projections(Example e) {
@@ -89,7 +90,7 @@ Support split_projections(Example e) {
   p.z = e.out();
   p.b = e.view(e.T, {kTokens, HV});
   p.a = e.view(e.T, {kTokens, HV});
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 template <class Params>
@@ -100,7 +101,7 @@ Support conv(Example e) {
   p.out = e.view(e.T, {kTokens, C});
   p.line = e.line();
   p.rows = e.rows();
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support gated_delta_rule(Example e) {
@@ -109,7 +110,7 @@ Support gated_delta_rule(Example e) {
   p.state = e.state();
   p.out = e.out();
   p.rows = e.rows();
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support snapshots(Example e) {
@@ -119,7 +120,7 @@ Support snapshots(Example e) {
   p.out = e.out();
   p.rows = e.rows(true);
   p.rows.state_indices = e.view.index({N, S});
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support verify(Example e) {
@@ -129,7 +130,7 @@ Support verify(Example e) {
   p.out = e.out();
   p.records = e.records();
   p.rows = e.rows();
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support commit_plan(Example e) {
@@ -139,7 +140,7 @@ Support commit_plan(Example e) {
   p.state_indices = e.view.index({N});
   p.window_capacity = S;
   p.out = e.plan();
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support commit_plan_groups(Example e) {
@@ -151,7 +152,7 @@ Support commit_plan_groups(Example e) {
   group.state_indices = e.view.index({N});
   group.out = e.plan();
   p.groups = {&group, 1};
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support commit(Example e) {
@@ -161,7 +162,7 @@ Support commit(Example e) {
   p.groups = {&group, 1};
   p.layers = {&layer, 1};
   p.window_capacity = S;
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support materialize(Example e) {
@@ -170,7 +171,7 @@ Support materialize(Example e) {
   p.num_accepted = e.view.index({N});
   const Layer layer = e.layer();
   p.layers = {&layer, 1};
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support align_move(Example e) {
@@ -179,7 +180,7 @@ Support align_move(Example e) {
   p.to = e.view.index({N});
   const Layer layer = e.layer();
   p.layers = {&layer, 1};
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support align_advance(Example e) {
@@ -190,7 +191,7 @@ Support align_advance(Example e) {
   p.block_size = 16;
   p.running_column = e.view.index({N});
   p.num_accepted = e.view.index({N});
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support short_conv(Example e) {
@@ -200,7 +201,7 @@ Support short_conv(Example e) {
   p.residual = e.view(e.T, {kTokens, C});
   p.line = e.line();
   p.rows = e.rows();
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 Support gdn_attention(Example e) {
@@ -222,7 +223,7 @@ Support gdn_attention(Example e) {
   part.rows = e.rows();
   part.records = e.records();
   p.windows = part;
-  return ask(p);
+  return ask(p, e.backend);
 }
 
 struct Operation {
@@ -250,7 +251,7 @@ constexpr Operation kOperations[] = {
 
 }  // namespace
 
-std::vector<SupportEntry> support_table() {
+std::vector<SupportEntry> support_table(Backend backend) {
   constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
   std::vector<SupportEntry> entries;
   for (const Operation& operation : kOperations) {
@@ -259,7 +260,7 @@ std::vector<SupportEntry> support_table() {
         if (!operation.has_activation && activation != kDTypes[0]) continue;
         if (!operation.has_state && state != kDTypes[0]) continue;
         entries.push_back({operation.name, activation, state, operation.has_activation, operation.has_state,
-                           operation.ask({activation, state, {}})});
+                           operation.ask({activation, state, backend, {}})});
       }
     }
   }

@@ -1,4 +1,4 @@
-// Which operations this build runs for which dtypes, found by asking the library.
+// Which operations this build runs for which dtypes on a backend, found by asking the library.
 #pragma once
 
 #include <string>
@@ -18,6 +18,6 @@ struct SupportEntry {
 };
 
 // A line for each operation and each activation and state dtype it takes; the example has H 2, HV 4, K = V = 128, W 4, S 4.
-std::vector<SupportEntry> support_table();
+std::vector<SupportEntry> support_table(Backend backend);
 
 }  // namespace recoverssm::cli

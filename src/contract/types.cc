@@ -1,6 +1,7 @@
 #include "recoverssm/types.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "recoverssm/rows.hpp"
 
@@ -71,6 +72,35 @@ const char* name_of(ErrorKind kind) {
       return "device_error";
   }
   return "unknown";
+}
+
+const char* name_of(Backend backend) {
+  switch (backend) {
+    case Backend::cpu:
+      return "cpu";
+    case Backend::cuda:
+      return "cuda";
+  }
+  return "unknown";
+}
+
+const char* name_of(Operation operation) {
+  constexpr const char* kNames[] = {"split_projections",
+                                    "causal_conv1d",
+                                    "causal_conv1d_window",
+                                    "gated_delta_rule",
+                                    "gated_delta_rule_snapshots",
+                                    "gated_delta_rule_verify",
+                                    "commit_plan",
+                                    "commit_plan_groups",
+                                    "commit",
+                                    "materialize",
+                                    "align_move",
+                                    "align_advance",
+                                    "short_conv",
+                                    "gdn_attention"};
+  const std::int64_t index = static_cast<std::int64_t>(operation) - 1;
+  return index >= 0 && index < std::ssize(kNames) ? kNames[index] : "unknown";
 }
 
 const char* name_of(Target target) {

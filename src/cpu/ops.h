@@ -1,4 +1,5 @@
 // The CPU backend's operations, one .cc file each. Arguments are valid when these are called.
+//   support       whether this backend can run it; of arguments that validate refuses, nothing in particular
 //   scratch_size  bytes of workspace for `workers` threads
 //   execute       does the work; neither fails nor allocates
 #pragma once
@@ -7,6 +8,21 @@
 #include "recoverssm/recoverssm.hpp"
 
 namespace recoverssm::cpu {
+
+Support support(const SplitProjectionsParams& params);
+Support support(const CausalConv1dParams& params);
+Support support(const CausalConv1dWindowParams& params);
+Support support(const GatedDeltaRuleParams& params);
+Support support(const GatedDeltaRuleSnapshotsParams& params);
+Support support(const GatedDeltaRuleVerifyParams& params);
+Support support(const CommitPlanParams& params);
+Support support(const CommitPlanGroupsParams& params);
+Support support(const CommitParams& params);
+Support support(const MaterializeParams& params);
+Support support(const AlignMoveParams& params);
+Support support(const AlignAdvanceParams& params);
+Support support(const ShortConvParams& params);
+Support support(const GdnAttentionParams& params);
 
 std::size_t scratch_size(const SplitProjectionsParams& params, int workers);
 std::size_t scratch_size(const CausalConv1dParams& params, int workers);

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "recoverssm/recoverssm.hpp"
+#include "cpu/ops.h"
 
-namespace recoverssm {
+namespace recoverssm::cpu {
 namespace {
 
 constexpr std::int64_t kMaxK = 256;
@@ -54,19 +54,19 @@ Support attention_support(const GdnAttentionParams& p) {
 
 }  // namespace
 
-Support query_support(const SplitProjectionsParams&) { return {}; }
-Support query_support(const CausalConv1dParams&) { return {}; }
-Support query_support(const CausalConv1dWindowParams&) { return {}; }
-Support query_support(const GatedDeltaRuleParams& p) { return rule_support("gated_delta_rule", p.inputs); }
-Support query_support(const GatedDeltaRuleSnapshotsParams& p) { return rule_support("gated_delta_rule_snapshots", p.inputs); }
-Support query_support(const GatedDeltaRuleVerifyParams& p) { return rule_support("gated_delta_rule_verify", p.inputs); }
-Support query_support(const CommitPlanParams&) { return {}; }
-Support query_support(const CommitPlanGroupsParams&) { return {}; }
-Support query_support(const CommitParams& p) { return layer_support("commit", p.layers); }
-Support query_support(const MaterializeParams& p) { return layer_support("materialize", p.layers); }
-Support query_support(const AlignMoveParams&) { return {}; }
-Support query_support(const AlignAdvanceParams&) { return {}; }
-Support query_support(const ShortConvParams&) { return {}; }
-Support query_support(const GdnAttentionParams& p) { return attention_support(p); }
+Support support(const SplitProjectionsParams&) { return {}; }
+Support support(const CausalConv1dParams&) { return {}; }
+Support support(const CausalConv1dWindowParams&) { return {}; }
+Support support(const GatedDeltaRuleParams& p) { return rule_support("gated_delta_rule", p.inputs); }
+Support support(const GatedDeltaRuleSnapshotsParams& p) { return rule_support("gated_delta_rule_snapshots", p.inputs); }
+Support support(const GatedDeltaRuleVerifyParams& p) { return rule_support("gated_delta_rule_verify", p.inputs); }
+Support support(const CommitPlanParams&) { return {}; }
+Support support(const CommitPlanGroupsParams&) { return {}; }
+Support support(const CommitParams& p) { return layer_support("commit", p.layers); }
+Support support(const MaterializeParams& p) { return layer_support("materialize", p.layers); }
+Support support(const AlignMoveParams&) { return {}; }
+Support support(const AlignAdvanceParams&) { return {}; }
+Support support(const ShortConvParams&) { return {}; }
+Support support(const GdnAttentionParams& p) { return attention_support(p); }
 
-}  // namespace recoverssm
+}  // namespace recoverssm::cpu

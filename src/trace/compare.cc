@@ -128,6 +128,19 @@ Finding check_same(const View& view, const std::byte* got, const View& other, co
   return differences.finding();
 }
 
+Finding check_contents(const View& view, const std::byte* got, const std::byte* want) {
+  const auto size = static_cast<std::size_t>(size_of(view.dtype));
+  Differences differences(view);
+  for_each_element(view, [&](std::int64_t number, std::int64_t offset) {
+    const std::byte* g = got + offset * static_cast<std::int64_t>(size);
+    const std::byte* w = want + offset * static_cast<std::int64_t>(size);
+    if (std::memcmp(g, w, size) == 0) return;
+    if (is_floating(view.dtype) && std::isnan(value_of(view.dtype, g)) && std::isnan(value_of(view.dtype, w))) return;
+    differences.add(number, g, w);
+  });
+  return differences.finding();
+}
+
 Finding check_fill(const View& view, const std::byte* got, const Element& want) {
   const auto size = static_cast<std::size_t>(size_of(view.dtype));
   Differences differences(view);

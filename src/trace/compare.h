@@ -25,6 +25,10 @@ Finding check_tolerance(const View& view, const std::byte* got, const std::byte*
 // Bitwise the same as another view of the same dtype and shape; `want` is the memory of that view's buffer.
 Finding check_same(const View& view, const std::byte* got, const View& other, const std::byte* want);
 
+// The same contents: bitwise, but that two NaNs are one value, whatever their sign and payload (the contract promises neither for a NaN
+// that was computed). `want` is the memory of such a buffer as `got`.
+Finding check_contents(const View& view, const std::byte* got, const std::byte* want);
+
 // Every element has these bits.
 Finding check_fill(const View& view, const std::byte* got, const Element& want);
 

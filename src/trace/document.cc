@@ -269,7 +269,7 @@ class Parser {
     Expectation e;
     if (value.is_object() && value.contains("flag")) {
       check_names(value, place, {"flag"});
-      check_flag(value["flag"], place + ".flag");
+      e.raised = flag(value["flag"], place + ".flag");
       e.kind = Kind::flag;
       return e;
     }
@@ -317,11 +317,10 @@ class Parser {
     e.atol = tolerance_at(value["atol"], place + ".atol");
   }
 
-  static void check_flag(const json& value, const std::string& place) {
-    if (value.is_null()) return;
+  static std::optional<ExpectedFlag> flag(const json& value, const std::string& place) {
+    if (value.is_null()) return std::nullopt;
     check_names(value, place, {"code", "row"});
-    string_at(value["code"], place + ".code");
-    integer_at(value["row"], place + ".row");
+    return ExpectedFlag{string_at(value["code"], place + ".code"), integer_at(value["row"], place + ".row")};
   }
 
   int moment(const json& value, const std::string& place, int now) const {

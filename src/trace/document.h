@@ -50,6 +50,12 @@ struct BufferSpec {
 
 constexpr int kStart = -1;  // a moment: before the first call. 0, 1, ...: after that call
 
+// What a device's flag must say: a kind of error and the row it was found in.
+struct ExpectedFlag {
+  std::string code;
+  std::int64_t row = 0;
+};
+
 // What a view must hold at some moment.
 struct Expectation {
   enum class Kind : std::uint8_t {
@@ -68,6 +74,7 @@ struct Expectation {
   View other;
   int moment = kStart;
   Element element{};
+  std::optional<ExpectedFlag> raised;  // of a flag; nothing: it must be clear
 };
 
 // A call that must fail: with one of the kinds, its message holding each word, every buffer unchanged.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace recoverssm::trace {
@@ -20,6 +21,9 @@ class GuardedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+
+  // Contents and the guards around them, for copying all of it elsewhere and back.
+  std::span<std::byte> with_guards() { return {begin(), end()}; }
 
   // Nothing while every guard byte is as it was; else which are not: "wrote outside: 4 bytes changed, the first at byte 128 of 128".
   std::optional<std::string> damage() const;

@@ -16,6 +16,7 @@
 
 #include "trace/binding.h"
 #include "trace/compare.h"
+#include "trace/device.h"
 #include "trace/guarded.h"
 
 namespace recoverssm::trace {
@@ -56,7 +57,9 @@ std::set<std::pair<int, std::int32_t>> moments_needed(const Document& document) 
 class Session {
  public:
   Session(const Document& document, const ReplayOptions& options, Context& context, ReplayResult& result)
-      : document_(document), options_(options), context_(context), result_(result) {}
+      : document_(document), options_(options), context_(context), result_(result) {
+    if (options.backend == name_of(Backend::cuda)) device_.emplace();
+  }
 
   // Throws Malformed if the trace asks for more memory than allowed.
   void run() {
@@ -69,6 +72,7 @@ class Session {
       }
     }
     check_expectations("finally", document_.finally);
+    check_silent_flag();
     result_.traffic = meter_.traffic();
   }
 
@@ -76,7 +80,7 @@ class Session {
   void allocate() {
     const auto moments = moments_needed(document_);
     unsigned __int128 total = 0;
-    for (const BufferSpec& buffer : document_.buffers) total += 2 * buffer.bytes();
+    for (const BufferSpec& buffer : document_.buffers) total += (options_.compare_cpu ? 3 : 2) * buffer.bytes();
     for (const auto& [moment, buffer] : moments) total += document_.buffers[static_cast<std::size_t>(buffer)].bytes();
     if (total > options_.memory_limit) {
       throw Malformed(fmt::format("buffers and the copies that checks need take {:.2f} GiB, more than the limit of {:.2f} GiB",
@@ -91,6 +95,8 @@ class Session {
         for (std::size_t at = 0; at < buffer.bytes(); at += size) std::memcpy(memory.data() + at, buffer.fill.data(), size);
       }
       before_.push_back(copy_of(memory));
+      if (device_) on_device_.emplace_back(memory.size(), options_.guards);
+      if (device_ && options_.compare_cpu) twins_.emplace_back(memory.size());
       live_.push_back(std::move(memory));
     }
   }
@@ -101,6 +107,10 @@ class Session {
     return copy;
   }
 
+  // Where a call finds a buffer: on the device, if there is one.
+  std::byte* address(std::int32_t buffer) {
+    return device_ ? on_device_[static_cast<std::size_t>(buffer)].data() : live(buffer).data();
+  }
   GuardedMemory& live(std::int32_t buffer) { return live_[static_cast<std::size_t>(buffer)]; }
   std::byte* before(std::int32_t buffer) { return before_[static_cast<std::size_t>(buffer)].get(); }
   const BufferSpec& spec(std::int32_t buffer) const { return document_.buffers[static_cast<std::size_t>(buffer)]; }
@@ -117,19 +127,51 @@ class Session {
 
   // Runs a call once, in a workspace of exactly the size it asked for, full of `garbage`.
   Status run_once(const BoundCall& bound, std::byte garbage, Counters& counters) {
-    Launch launch = context_.launch();
-    launch.target = options_.target;
-    launch.counters = &counters;
+    if (device_) return run_on_device(bound, garbage);
+    return run_on_cpu(bound, workspace_, garbage, counters);
+  }
+
+  std::size_t workspace_bytes(const BoundCall& bound, const Launch& launch) const {
     const std::size_t bytes = workspace_size(bound, launch);
     if (bytes > options_.memory_limit) {
       throw Malformed(fmt::format("{} bytes of workspace, more than the limit of {}", bytes, options_.memory_limit));
     }
-    if (workspace_.size() != bytes) workspace_ = GuardedMemory(bytes);
-    std::fill_n(workspace_.data(), bytes, garbage);
-    launch.workspace = {workspace_.data(), bytes};
+    return bytes;
+  }
+
+  Status run_on_cpu(const BoundCall& bound, GuardedMemory& workspace, std::byte garbage, Counters& counters) {
+    Launch launch = context_.launch();
+    launch.target = options_.target;
+    launch.counters = &counters;
+    const std::size_t bytes = workspace_bytes(bound, launch);
+    if (workspace.size() != bytes) workspace = GuardedMemory(bytes);
+    std::fill_n(workspace.data(), bytes, garbage);
+    launch.workspace = {workspace.data(), bytes};
     const auto start = Clock::now();
     Status status = trace::run(bound, launch);
     result_.operation_seconds += seconds_since(start);
+    return status;
+  }
+
+  // The whole trace goes to the device and comes back: a call may damage what is no argument of it.
+  Status run_on_device(const BoundCall& bound, std::byte garbage) {
+    Launch launch = device_->launch();
+    const std::size_t bytes = workspace_bytes(bound, launch);
+    if (workspace_.size() != bytes) workspace_ = GuardedMemory(bytes);
+    const DeviceCopy workspace(bytes, options_.guards);
+    if (options_.guards) {
+      std::fill_n(workspace_.data(), bytes, garbage);
+      workspace.upload(workspace_);
+    }
+    launch.workspace = {workspace.data(), bytes};
+    for (std::size_t b = 0; b < live_.size(); ++b) on_device_[b].upload(live_[b]);
+    const auto start = Clock::now();
+    Status status = trace::run(bound, launch);
+    Status done = device_->wait();
+    result_.operation_seconds += seconds_since(start);
+    if (!done.ok()) throw Error(std::move(done));  // no call of this process can succeed any more
+    for (std::size_t b = 0; b < live_.size(); ++b) on_device_[b].download(live_[b]);
+    if (options_.guards) workspace.download(workspace_);
     return status;
   }
 
@@ -137,18 +179,21 @@ class Session {
     ++result_.calls;
     std::set<std::int32_t> touched;
     for (const Member& member : call.arguments) collect_buffers(member.argument, touched);
-    const BoundCall bound = bind(call, [&](std::int32_t buffer) { return live(buffer).data(); });
+    const BoundCall bound = bind(call, [&](std::int32_t buffer) { return address(buffer); });
     Counters counters;
+    const DeviceFlag flag_before = device_ ? device_->flag() : DeviceFlag{};
     const Status status = run_once(bound, std::byte{0xFF}, counters);
     check_guards(call);
     repeat(call, bound, status, touched);
+    bool counted = !device_;
+    if (device_ && options_.compare_cpu) counted = compare_with_cpu(call, status, touched, flag_before, counters);
     if (call.error) {
       check_error(call, status);
     } else if (!status.ok()) {
       fail(call.id, std::nullopt, fmt::format("{}: {}", name_of(status.kind), status.message));
     }
     if (call.error || !status.ok()) check_unchanged(call, status);
-    if (status.ok()) {
+    if (status.ok() && counted) {
       meter_.add(bind(call, [&](std::int32_t buffer) { return before(buffer); }), counters);
     }
     check_expectations(call.id, call.expectations);
@@ -200,6 +245,74 @@ class Session {
     }
   }
 
+  // The call on the CPU, from the contents it had: the same status, the same bits. Returns whether the CPU ran it, and so counted it.
+  bool compare_with_cpu(const Call& call, const Status& status, const std::set<std::int32_t>& touched,
+                        const DeviceFlag& flag_before, Counters& counters) {
+    for (const std::int32_t buffer : touched) std::copy_n(before(buffer), live(buffer).size(), twin(buffer).data());
+    const BoundCall bound = bind(call, [&](std::int32_t buffer) { return twin(buffer).data(); });
+    const Status wanted = run_on_cpu(bound, twin_workspace_, std::byte{0xFF}, counters);
+    if (!wanted.ok() &&
+        status.ok()) {  // wrong index contents, which only the CPU looks at beforehand; the flag is the device's answer
+      ++result_.not_compared;
+      return false;
+    }
+    ++result_.compared;
+    if (wanted.ok() && !status.ok()) {
+      fail(call.id, std::nullopt, fmt::format("fails on {} only: {}: {}", options_.backend, name_of(status.kind), status.message));
+      return true;
+    }
+    if (wanted.kind != status.kind) {
+      fail(call.id, std::nullopt,
+           fmt::format("{} on {}, {} on the CPU", name_of(status.kind), options_.backend, name_of(wanted.kind)));
+    }
+    const DeviceFlag now = device_->flag();
+    if (now.code != flag_before.code) {
+      fail(call.id, std::nullopt, fmt::format("raised {}, and the CPU finds nothing wrong", text_of(now)));
+    }
+    for (const std::int32_t buffer : touched) {
+      const Finding finding = check_contents(whole(buffer), live(buffer).data(), twin(buffer).data());
+      if (finding.holds) continue;
+      fail(call.id, std::nullopt,
+           fmt::format("buffer {}: {} differs from the CPU: {}", spec(buffer).name, options_.backend, finding.detail));
+    }
+    return wanted.ok();
+  }
+
+  GuardedMemory& twin(std::int32_t buffer) { return twins_[static_cast<std::size_t>(buffer)]; }
+  View whole(std::int32_t buffer) const {
+    return {.buffer = buffer,
+            .dtype = spec(buffer).dtype,
+            .shape = {spec(buffer).elements},
+            .strides = {1},
+            .elements = spec(buffer).elements};
+  }
+
+  static std::string text_of(const DeviceFlag& flag) {
+    if (flag.code == 0) return "no flag";
+    return fmt::format("flag {} of {}, layer {}, row {}", name_of(static_cast<ErrorKind>(flag.code)),
+                       name_of(static_cast<Operation>(flag.op)), flag.layer, flag.row);
+  }
+
+  Finding check_flag(const Expectation& e) const {
+    const DeviceFlag flag = device_->flag();
+    const bool holds =
+        e.raised ? name_of(static_cast<ErrorKind>(flag.code)) == e.raised->code && flag.row == e.raised->row && flag.code != 0
+                 : flag.code == 0;
+    if (holds) return {};
+    return {false, fmt::format("got {}, want {}", text_of(flag),
+                               e.raised ? fmt::format("flag {}, row {}", e.raised->code, e.raised->row) : "no flag")};
+  }
+
+  // A trace without a word of flags is one without wrong contents.
+  void check_silent_flag() {
+    if (!device_) return;
+    const auto names_flag = [](const Expectation& e) { return e.kind == Expectation::Kind::flag; };
+    const auto has_flag = [&](const Call& call) { return std::ranges::any_of(call.expectations, names_flag); };
+    if (std::ranges::any_of(document_.calls, has_flag) || std::ranges::any_of(document_.finally, names_flag)) return;
+    ++result_.checks;
+    if (const DeviceFlag flag = device_->flag(); flag.code != 0) fail("finally", std::nullopt, text_of(flag) + ", expected none");
+  }
+
   // Where a buffer differs from these contents.
   std::optional<std::string> first_change(std::int32_t buffer, const std::byte* contents) {
     const std::byte* now = live(buffer).data();
@@ -209,7 +322,7 @@ class Session {
     std::size_t at = 0;
     while (std::memcmp(now + at, contents + at, element) == 0) at += element;
     return fmt::format("buffer {} element {}: got {}, want {}", spec(buffer).name, at / element,
-                       text_of(spec(buffer).dtype, now + at), text_of(spec(buffer).dtype, contents + at));
+                       trace::text_of(spec(buffer).dtype, now + at), trace::text_of(spec(buffer).dtype, contents + at));
   }
 
   void check_error(const Call& call, const Status& status) {
@@ -243,11 +356,13 @@ class Session {
   void check_expectations(const std::string& call, const std::vector<Expectation>& expectations) {
     for (std::size_t i = 0; i < expectations.size(); ++i) {
       const Expectation& e = expectations[i];
-      if (e.kind == Expectation::Kind::flag) continue;  // the CPU raises none
+      if (e.kind == Expectation::Kind::flag && !device_) continue;  // the CPU raises none
       ++result_.checks;
       const Finding finding = check(e);
       result_.max_error = std::max(result_.max_error, finding.max_error);
-      if (!finding.holds) {
+      if (!finding.holds && e.kind == Expectation::Kind::flag) {
+        fail(call, static_cast<int>(i), finding.detail);
+      } else if (!finding.holds) {
         fail(call, static_cast<int>(i),
              fmt::format("buffer {} offset {} shape [{}], {}", spec(e.view.buffer).name, e.view.offset,
                          fmt::join(e.view.shape, ", "), finding.detail));
@@ -257,6 +372,7 @@ class Session {
 
   Finding check(const Expectation& e) {
     using Kind = Expectation::Kind;
+    if (e.kind == Kind::flag) return check_flag(e);
     const std::byte* got = live(e.view.buffer).data();
     switch (e.kind) {
       case Kind::bits:
@@ -290,6 +406,10 @@ class Session {
   std::set<std::pair<int, std::int32_t>> moments_ = moments_needed(document_);
   std::map<std::pair<int, std::int32_t>, Bytes> kept_;
   GuardedMemory workspace_;
+  std::optional<DeviceStream> device_;  // nothing: the CPU runs the calls
+  std::vector<DeviceCopy> on_device_;   // of the live buffers
+  std::vector<GuardedMemory> twins_;    // what the CPU computes with for a comparison
+  GuardedMemory twin_workspace_;
   TrafficMeter meter_;
 };
 

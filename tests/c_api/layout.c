@@ -365,7 +365,33 @@ static void launch_layout(void) {
   FIELD(launch, counters);
   FIELD(launch, parallel_workers);
   FIELD(launch, target);
+  FIELD(launch, stream);
+  FIELD(launch, flag);
+  FIELD(launch, backend);
+  FIELD(launch, reserved);
   END(launch);
+}
+
+static void device_flag_layout(void) {
+  BEGIN(device_flag);
+  FIELD(device_flag, code);
+  FIELD(device_flag, op);
+  FIELD(device_flag, layer);
+  FIELD(device_flag, row);
+  END(device_flag);
+}
+
+static void cuda_device_layout(void) {
+  BEGIN(cuda_device);
+  FIELD(cuda_device, struct_size);
+  FIELD(cuda_device, name);
+  FIELD(cuda_device, unusable);
+  FIELD(cuda_device, memory_bytes);
+  FIELD(cuda_device, index);
+  FIELD(cuda_device, major);
+  FIELD(cuda_device, minor);
+  FIELD(cuda_device, multiprocessors);
+  END(cuda_device);
 }
 
 static void geometry_layout(void) {
@@ -424,6 +450,8 @@ int main(void) {
   gdn_attention_params_layout();
   counters_layout();
   launch_layout();
+  device_flag_layout();
+  cuda_device_layout();
   geometry_layout();
   request_sizes_layout();
   return layout_result();

@@ -123,9 +123,10 @@ TEST(AlignMove, MovesStateAndHistoryAndNothingElse) {
         if (t.pending.present()) require(t.pending.get(to[i]) == 0, "pending of the destination");
       }
     }
-    require(counters.rows == moved && counters.state_read == states && counters.state_written == states &&
-                counters.line_read == lines && counters.line_written == lines && counters.total() == 2 * (states + lines),
-            "counters");
+    require(
+        !counting() || (counters.rows == moved && counters.state_read == states && counters.state_written == states &&
+                        counters.line_read == lines && counters.line_written == lines && counters.total() == 2 * (states + lines)),
+        "counters");
   });
 }
 
@@ -165,8 +166,10 @@ TEST(AlignAdvance, Table) {
       if (mapped) p.request_index = index;
       recoverssm::Counters counters;
       must_run(p, {.counters = &counters});
-      EXPECT_EQ(counters.rows, c.want ? 1 : 0) << c.what;
-      EXPECT_EQ(counters.tokens, c.want ? c.commit_len : 0) << c.what;
+      if (counting()) {
+        EXPECT_EQ(counters.rows, c.want ? 1 : 0) << c.what;
+        EXPECT_EQ(counters.tokens, c.want ? c.commit_len : 0) << c.what;
+      }
       for (int r = 0; r < 2; ++r) {
         const bool live = c.want && r == request;
         EXPECT_EQ(running.get(r), live ? *c.want : 40 + r) << c.what;

@@ -57,6 +57,7 @@ TEST(ConvRegression, PaddingRows) {
 
 // A workspace goes from call to call with whatever the last one left in it, here the widened weights of another layer.
 TEST(ConvRegression, WorkspaceContentsMeanNothing) {
+  RECOVERSSM_CPU_ONLY("its workspace is no device memory; every other call finds its workspace full of NaN");
   RowSet rows;
   rows.add(2, 1);
   rows.tokens = rows.global_rows = 2;
@@ -81,6 +82,7 @@ TEST(ConvRegression, WorkspaceContentsMeanNothing) {
 
 // Traffic of the rows really processed: a live row, an empty one, a null one.
 TEST(ConvCounters, CountLiveRows) {
+  RECOVERSSM_CPU_ONLY("counters, which only the CPU keeps");
   constexpr int kW = 4, kC = 600, kPosition = kC * 2;
   const auto counted = [&](bool window, LineKind kind, int accepted, bool initial) {
     RowSet rows;

@@ -120,6 +120,7 @@ TEST(SplitProjections, EveryElementComesFromItsPlace) {
 }
 
 TEST(SplitProjections, CountsTokens) {
+  RECOVERSSM_CPU_ONLY("counters, which only the CPU keeps");
   Pick pick(1);
   Split s;
   s.H = 2, s.HV = 4, s.K = 3, s.V = 5;

@@ -183,7 +183,7 @@ void verify_case(const Model& m, int n, int S, bool permuted, bool ragged, bool 
   const RulePool pool = make_pool(pick, m, rows, n + 2, S);
   const RuleTokens tokens = gather(pick, m.shape, m.tokens, rows.which, 0, rows.set.tokens);
   const RowTensors index = row_tensors(pick, rows.set);
-  const std::vector<std::byte> before = pool.state.memory->all();
+  const Bytes before = pool.state.memory->all();
   // Both output dtypes: T, and fp32 from the same call again (verify is repeatable).
   for (const DType out_dtype : {DType::f32, m.shape.T}) {
     const Tensor out = dense(out_dtype, {rows.set.tokens, HV, kV});
@@ -207,7 +207,7 @@ void verify_case(const Model& m, int n, int S, bool permuted, bool ragged, bool 
     }
   }
   // Checkpoint bytes, and everything else but the records of live tokens, are unchanged.
-  std::vector<std::byte>& now = pool.state.memory->all();
+  Bytes& now = pool.state.memory->all();
   for (int b = 0; b < n + 2; ++b) {
     const auto start = static_cast<std::size_t>(pool.state.at(b, 0, 0, 0) - now.data());
     const auto bytes = static_cast<std::size_t>(HV * kV * kK * recoverssm::size_of(m.shape.state));

@@ -88,6 +88,7 @@ bool break_length(Pick& pick, RowSet& rows) {
 }
 
 TEST(Errors, DeltaRules) {
+  RECOVERSSM_CPU_ONLY("wrong contents, which a device answers row by row: traces bad_rows_gpu.*");
   property(400, [](Pick& pick) {
     const RuleShape shape = random_rule_shape(pick);
     const RuleWeights weights = random_weights(pick, shape);
@@ -162,6 +163,7 @@ TEST(Errors, DeltaRules) {
 }
 
 TEST(Errors, Convolutions) {
+  RECOVERSSM_CPU_ONLY("wrong contents, which a device answers row by row: traces bad_rows_gpu.*");
   property(200, [](Pick& pick) {
     const bool window = pick.chance(50);
     ConvShape shape = random_conv_shape(pick, window ? pick.between(1, 4) : 0);
@@ -178,6 +180,7 @@ TEST(Errors, Convolutions) {
 }
 
 TEST(Errors, APlainHistoryPastTheLine) {
+  RECOVERSSM_CPU_ONLY("wrong contents, which a device answers row by row: traces bad_rows_gpu.*");
   property(60, [](Pick& pick) {
     const ConvShape shape = random_conv_shape(pick, 0);
     const ConvWeights weights = random_conv_weights(pick, shape);
@@ -195,6 +198,7 @@ TEST(Errors, APlainHistoryPastTheLine) {
 }
 
 TEST(Errors, Commit) {
+  RECOVERSSM_CPU_ONLY("wrong contents, which a device answers row by row: traces bad_rows_gpu.*");
   property(200, [](Pick& pick) {
     RuleShape shape = random_rule_shape(pick);
     shape.K = std::min(shape.K, 20);
@@ -263,6 +267,7 @@ TEST(Errors, Commit) {
 }
 
 TEST(Errors, MaterializeAndMove) {
+  RECOVERSSM_CPU_ONLY("wrong contents, which a device answers row by row: traces bad_rows_gpu.*");
   property(120, [](Pick& pick) {
     RuleShape shape = random_rule_shape(pick);
     shape.K = std::min(shape.K, 20);

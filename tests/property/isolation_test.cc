@@ -169,6 +169,7 @@ TEST(Isolation, AFreshStartForgetsTheBlock) {
 // Flush-to-zero, denormals-are-zero and upward rounding set by the caller change nothing and are still set afterwards; so are the
 // caller's threads'. Subnormal states and outputs make flushing visible.
 TEST(Isolation, TheCallersFloatingPointModeDoesNotMatter) {
+  RECOVERSSM_CPU_ONLY("the floating-point mode of the calling thread");
   property(80, [](Pick& pick) {
     const bool window = pick.chance(50);
     const RuleShape shape = random_rule_shape(pick);
@@ -214,6 +215,7 @@ TEST(Isolation, TheCallersFloatingPointModeDoesNotMatter) {
 }
 
 TEST(Isolation, TheCallersModeDoesNotMatterToConvolutionsAndCommit) {
+  RECOVERSSM_CPU_ONLY("the floating-point mode of the calling thread");
   property(80, [](Pick& pick) {
     ConvShape shape = random_conv_shape(pick, pick.chance(50) ? pick.between(1, 4) : 0);
     shape.in_place = false;

@@ -33,7 +33,7 @@ struct Recording {
 
   void memory(const Tensor& tensor) {
     const std::int64_t size = recoverssm::size_of(tensor.dtype());
-    std::vector<std::byte>& all = tensor.memory->all();
+    support::Bytes& all = tensor.memory->all();
     // Whole elements around the view's first one.
     const auto shift = (static_cast<std::byte*>(tensor.view.data) - all.data()) % size;
     std::string name = std::to_string(buffers++);
@@ -133,7 +133,7 @@ trace::Trace parse(const std::vector<std::byte>& bytes) {
 // Buffers come back byte by byte, gaps included; views with their dtype, strides and offsets; every result with the recorded bits.
 void replays(Pick& pick, DType T) {
   const Session s = make_session(pick, T);
-  std::vector<std::vector<std::byte>> before;
+  std::vector<support::Bytes> before;
   std::vector<const Tensor*> tensors = {&s.x, &s.weight, &s.out, &s.line, &s.state};
   for (const Tensor* t : tensors) before.push_back(t->memory->all());
   const trace::Trace recorded = parse(record(s));

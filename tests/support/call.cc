@@ -12,17 +12,20 @@ constexpr std::size_t kGuard = 256;
 constexpr auto kGuardByte = static_cast<std::byte>(0xC3);
 
 recoverssm::Launch launch_with(int threads) {
+  if (on_device()) return device_launch();
   static std::map<int, std::unique_ptr<recoverssm::Context>> contexts;
   std::unique_ptr<recoverssm::Context>& context = contexts[threads];
   if (context == nullptr) context = std::make_unique<recoverssm::Context>(threads);
   return context->launch();
 }
 
+bool counting_for(const How& how) { return how.counters != nullptr && counting(); }
+
 }  // namespace
 
-GuardedLaunch::GuardedLaunch(const How& how) : launch(launch_with(how.threads)) {
+GuardedLaunch::GuardedLaunch(const How& how) : launch(launch_with(how.threads)), bytes_(memory_of_calls()) {
   launch.target = how.target;
-  launch.counters = how.counters;
+  launch.counters = counting_for(how) ? how.counters : nullptr;
   launch.workspace = {};
 }
 

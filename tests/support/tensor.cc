@@ -1,5 +1,6 @@
 #include "support/tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -24,7 +25,7 @@ bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 
 }  // namespace
 
 // 0x7FFF in every 16-bit word: NaN as bf16, f16 and f32, 2147450879 as int32.
-Memory::Memory(std::size_t bytes) : bytes_(bytes + 2 * kGuard) {
+Memory::Memory(std::size_t bytes) : bytes_(bytes + 2 * kGuard, memory_of_calls()) {
   for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::byte>(i % 2 == 0 ? 0xFF : 0x7F);
 }
 
@@ -144,8 +145,8 @@ Untouched::Untouched(std::vector<Watch> watches) {
       known = true;
     }
     if (known) continue;
-    const std::vector<std::byte>& all = watch.tensor.memory->all();
-    regions_.push_back({watch.name, watch.tensor.memory, all, std::vector<bool>(all.size(), false)});
+    const Bytes& all = watch.tensor.memory->all();
+    regions_.push_back({watch.name, watch.tensor.memory, {all.begin(), all.end()}, std::vector<bool>(all.size(), false)});
   }
 }
 
@@ -167,8 +168,8 @@ void Untouched::except(const TensorView& written) {
 
 ::testing::AssertionResult Untouched::check() const {
   for (const Region& region : regions_) {
-    const std::vector<std::byte>& now = region.memory->all();
-    if (now == region.before) continue;
+    const Bytes& now = region.memory->all();
+    if (std::equal(now.begin(), now.end(), region.before.begin(), region.before.end())) continue;
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (now[i] == region.before[i] || region.writable[i]) continue;
       return ::testing::AssertionFailure() << region.name << ": byte "

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "recoverssm/types.hpp"
+#include "support/backend.h"
 
 namespace support {
 
@@ -26,11 +27,13 @@ class Memory {
   static constexpr std::size_t kGuard = 512;
 
   explicit Memory(std::size_t bytes);
+  Memory(const Memory& other) : bytes_(other.bytes_, memory_of_calls()) {}
+  Memory& operator=(const Memory&) = delete;
   std::byte* data() { return bytes_.data() + kGuard; }
-  std::vector<std::byte>& all() { return bytes_; }  // guards included
+  Bytes& all() { return bytes_; }  // guards included
 
  private:
-  std::vector<std::byte> bytes_;
+  Bytes bytes_;
 };
 
 // Address of an element.

@@ -139,11 +139,14 @@ TEST_F(Command, JsonToStdoutIsOnlyJson) {
 }
 
 TEST_F(Command, JsonWhenTheBackendIsMissing) {
-  const Outcome outcome = command("replay " + good() + " --backend cuda --json -");
+  const std::string reason = recoverssm::cuda::unavailable_reason();
+  if (reason.empty()) GTEST_SKIP() << "there is a CUDA device here";
+  const Outcome outcome = command("replay " + good() + " --backend cuda --compare cpu --json -");
   EXPECT_EQ(outcome.code, 3);
   const json report = json::parse(outcome.out);
   EXPECT_EQ(report["ok"], false);
-  EXPECT_EQ(report["traces"][0]["error"], "backend cuda is not in this build, available: cpu");
+  EXPECT_EQ(report["traces"][0]["error"], "backend cuda: " + reason + "; available: cpu");
+  EXPECT_EQ(command("replay " + good() + " --backend abacus").code, 3);
 }
 
 TEST_F(Command, ReportFile) {
@@ -167,7 +170,10 @@ TEST_F(Command, Info) {
   const json info = json::parse(command("info --json -").out);
   EXPECT_EQ(info["backends"][0]["name"], "cpu");
   EXPECT_EQ(info["backends"][0]["available"], true);
-  EXPECT_EQ(info["backends"][1]["available"], false);
+  EXPECT_EQ(info["backends"][1]["name"], "cuda");
+  EXPECT_EQ(info["backends"][1]["available"], recoverssm::cuda::unavailable_reason().empty());
+  EXPECT_EQ(info["backends"][1]["architectures"], json(recoverssm::cuda::architectures()));
+  EXPECT_EQ(info["backends"][1]["devices"].size(), recoverssm::cuda::devices().size());
   EXPECT_NE(std::find(info["targets"].begin(), info["targets"].end(), "portable"), info["targets"].end());
   for (const json& entry : info["support"]) EXPECT_TRUE(entry["supported"]) << entry;
 }

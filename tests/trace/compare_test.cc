@@ -102,6 +102,20 @@ TEST(CheckSame, TwoViewsOfDifferentStrides) {
   EXPECT_NE(finding.detail.find("index [0, 1]: got 2"), std::string::npos) << finding.detail;
 }
 
+TEST(CheckContents, IsBitwiseButForNaNs) {
+  const auto same = [](const std::vector<float>& got, const std::vector<float>& want) {
+    return check_contents(view_of({static_cast<std::int64_t>(got.size())}, {1}), bytes(got), bytes(want));
+  };
+  EXPECT_TRUE(same({1.0F, kNaN, kInf}, {1.0F, -kNaN, kInf}).holds);
+  EXPECT_FALSE(same({0.0F}, {-0.0F}).holds);
+  const Finding finding = same({1.0F, kNaN, 3.0F}, {1.0F, 2.0F, 4.0F});
+  EXPECT_FALSE(finding.holds);
+  EXPECT_NE(finding.detail.find("[1]"), std::string::npos) << finding.detail;
+  EXPECT_NE(finding.detail.find("2 of 3"), std::string::npos) << finding.detail;
+  const std::vector<std::int32_t> nan_bits{0x7fc00000}, other{0x7fc00001};  // no floats: no NaNs
+  EXPECT_FALSE(check_contents(view_of({1}, {1}, 0, DType::i32), bytes(nan_bits), bytes(other)).holds);
+}
+
 TEST(CheckFill, IsBitwise) {
   const Element zero = *encode(DType::f32, 0.0);
   EXPECT_TRUE(check_fill(view_of({2}, {1}), bytes(std::vector<float>{0.0F, 0.0F}), zero).holds);

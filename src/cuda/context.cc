@@ -1,0 +1,17 @@
+// Device memory for a Context's workspace.
+#include <cuda_runtime.h>
+
+#include "cuda/ops.h"
+
+namespace recoverssm::cuda {
+
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  cudaGetLastError();  // said by the null: no later call may stumble over it
+  return nullptr;
+}
+
+void release(void* memory) { cudaFree(memory); }
+
+}  // namespace recoverssm::cuda

@@ -1,0 +1,28 @@
+// Host side of devices, for tests and trace replay: memory that host and device address alike, copies, waiting. No operation uses these.
+#pragma once
+
+#include <cstddef>
+
+#include "recoverssm/cuda.hpp"
+#include "recoverssm/types.hpp"
+
+namespace recoverssm::cuda {
+
+// Memory with one address for host and kernels: pages of the host that the device reaches over the bus, or managed ones that move to whoever
+// touches them. The host looks at it when nothing runs. Null: none left.
+enum class SharedMemory { pinned, managed };
+void* allocate_shared(SharedMemory kind, std::size_t bytes);
+void release_shared(SharedMemory kind, void* memory);
+
+// A stream of the current device, in order with the default stream. Null: the device refuses.
+void* create_stream();
+void destroy_stream(void* stream);
+
+// Waits until what was put on the stream is done. device_error in the driver's words if a kernel failed.
+Status synchronize(void* stream);
+
+// Wait as well. device_error if the copy, or a kernel before it, failed.
+Status copy_to_device(void* device, const void* host, std::size_t bytes);
+Status copy_to_host(void* host, const void* device, std::size_t bytes);
+
+}  // namespace recoverssm::cuda

@@ -1,0 +1,163 @@
+// split_projections on CUDA: moves bits. A thread works out once where its elements lie and then goes through tokens.
+#include <algorithm>
+
+#include "cuda/lanes.cuh"
+#include "cuda/launch.h"
+#include "cuda/ops.h"
+#include "cuda/packed.cuh"
+#include "cuda/rows.cuh"
+#include "cuda/select.h"
+
+namespace recoverssm::cuda {
+namespace {
+
+constexpr int kSplitAhead = 4;  // tokens whose loads are in flight
+
+struct SplitArgs {
+  View qkvz, ba, mixed_qkv, z, b, a, token_index;
+  PackedSizes sizes;
+  std::int64_t tokens = 0;
+  std::int64_t global_rows = 0;
+  std::int64_t wide_tiles = 0;  // blocks along x that move mixed_qkv and z; those behind them move b and a
+  std::int64_t tokens_per_block = 0;
+  Reporter reporter;
+};
+
+// One run of elements that a thread moves, of every token.
+struct Run {
+  const std::byte* from;          // of global row 0
+  std::byte* to;                  // of row 0
+  std::int64_t from_row, to_row;  // bytes from row to row
+  bool to_global;                 // `to` counts global rows
+};
+
+// -1: the token's entry names no row, it writes nothing.
+__device__ __forceinline__ std::int64_t checked_row(const SplitArgs& args, std::int64_t token) {
+  if (!args.token_index.present) return token;
+  const std::int64_t row = i32_at(args.token_index, token);
+  return row >= 0 && row < args.global_rows ? row : -1;
+}
+
+template <class Bits>
+__device__ __forceinline__ void move_tokens(const SplitArgs& args, const Run& run, bool active, std::int64_t begin,
+                                            std::int64_t end) {
+  for (std::int64_t t = begin; t < end; t += kSplitAhead) {
+    Bits bits[kSplitAhead];
+    std::int64_t row[kSplitAhead];
+#pragma unroll
+    for (int i = 0; i < kSplitAhead; ++i) {
+      row[i] = -1;
+      if (t + i >= end) continue;
+      row[i] = checked_row(args, t + i);
+      if (row[i] < 0 && threadIdx.x == 0) report(args.reporter, ErrorKind::out_of_range, t + i);
+      if (row[i] >= 0 && active) bits[i] = load_bits<Bits>(run.from + row[i] * run.from_row);
+    }
+#pragma unroll
+    for (int i = 0; i < kSplitAhead; ++i) {
+      if (row[i] >= 0 && active) store_bits(run.to + (run.to_global ? row[i] : t + i) * run.to_row, bits[i]);
+    }
+  }
+}
+
+// Element `e` of a token's mixed_qkv and z: first the channels, then z's heads.
+template <int kSize>
+__device__ __forceinline__ Run wide_run(const SplitArgs& args, std::int64_t e) {
+  const PackedSizes& s = args.sizes;
+  const std::int64_t C = qkv_channels(s), from_row = args.qkvz.stride[0] * kSize;
+  if (e < C) {
+    return {at(args.qkvz, 0, qkv_column(s, e)), at(args.mixed_qkv, 0, e), from_row, args.mixed_qkv.stride[0] * kSize, false};
+  }
+  const std::int64_t j = (e - C) / s.V, v = (e - C) % s.V;
+  return {at(args.qkvz, 0, z_column(s, j, v)), at(args.z, 0, j, v), from_row, args.z.stride[0] * kSize, true};
+}
+
+// Element `e` of a token's b and a.
+template <int kSize>
+__device__ __forceinline__ Run narrow_run(const SplitArgs& args, std::int64_t e) {
+  const PackedSizes& s = args.sizes;
+  const bool is_b = e < s.HV;
+  const std::int64_t j = is_b ? e : e - s.HV;
+  const View& to = is_b ? args.b : args.a;
+  return {at(args.ba, 0, is_b ? b_column(s, j) : a_column(s, j)), at(to, 0, j), args.ba.stride[0] * kSize, to.stride[0] * kSize,
+          false};
+}
+
+template <int kSize, int kLanes>
+__global__ void __launch_bounds__(kSplitThreads) split_kernel(const __grid_constant__ SplitArgs args) {
+  const bool wide = blockIdx.x < args.wide_tiles;
+  const std::int64_t tile = wide ? blockIdx.x : blockIdx.x - args.wide_tiles;
+  const std::int64_t e = (tile * kSplitThreads + threadIdx.x) * (wide ? kLanes : 1);
+  const std::int64_t elements = wide ? qkv_channels(args.sizes) + args.sizes.HV * args.sizes.V : 2 * args.sizes.HV;
+  const bool active = e < elements;
+  Run run{};
+  if (active) run = wide ? wide_run<kSize>(args, e) : narrow_run<kSize>(args, e);
+  const std::int64_t step = args.tokens_per_block * gridDim.y;
+  for (std::int64_t begin = args.tokens_per_block * blockIdx.y; begin < args.tokens; begin += step) {
+    const std::int64_t end = min64(args.tokens, begin + args.tokens_per_block);
+    if (wide) {
+      move_tokens<LaneBits<kSize, kLanes>>(args, run, active, begin, end);
+    } else {
+      move_tokens<ElementBits<kSize>>(args, run, active, begin, end);
+    }
+  }
+}
+
+PackedSizes sizes_of(const SplitProjectionsParams& p) {
+  return {p.layout, p.num_k_heads, p.num_v_heads, p.head_k_dim, p.head_v_dim};
+}
+
+bool split_lanes_fit(const SplitProjectionsParams& p, int lanes) {
+  const std::int64_t size = size_of(p.qkvz.dtype);
+  const auto fit = [&](const TensorView& t, std::int64_t last, std::initializer_list<std::int64_t> strides) {
+    return lanes_fit(t.data, size, last, strides, lanes);
+  };
+  return packed_lanes_fit(sizes_of(p), lanes) && fit(p.qkvz, p.qkvz.stride[1], {p.qkvz.stride[0]}) &&
+         fit(p.mixed_qkv, p.mixed_qkv.stride[1], {p.mixed_qkv.stride[0]}) &&
+         fit(p.z, p.z.stride[2], {p.z.stride[0], p.z.stride[1]});
+}
+
+template <int kSize, int kLanes>
+void launch_split(SplitArgs args, cudaStream_t stream) {
+  const std::int64_t elements = qkv_channels(args.sizes) + args.sizes.HV * args.sizes.V;
+  args.wide_tiles = blocks_for(elements, std::int64_t{kSplitThreads} * kLanes);
+  const std::int64_t tiles = args.wide_tiles + blocks_for(2 * args.sizes.HV, kSplitThreads);
+  args.tokens_per_block = split_tokens(tiles, args.tokens);
+  const dim3 grid(static_cast<unsigned>(tiles),
+                  static_cast<unsigned>(min64(blocks_for(args.tokens, args.tokens_per_block), kMaxGridY)));
+  split_kernel<kSize, kLanes><<<grid, kSplitThreads, 0, stream>>>(args);
+}
+
+template <int kSize>
+void launch_widest(const SplitProjectionsParams& p, const SplitArgs& args, cudaStream_t stream) {
+  constexpr int kWidest = 16 / kSize;
+  if (split_lanes_fit(p, kWidest)) return launch_split<kSize, kWidest>(args, stream);
+  launch_split<kSize, 1>(args, stream);
+}
+
+}  // namespace
+
+std::size_t scratch_size(const SplitProjectionsParams&) { return 0; }
+
+Status execute(const SplitProjectionsParams& p, const Launch& launch) {
+  SplitArgs args;
+  args.qkvz = view_of(p.qkvz);
+  args.ba = view_of(p.ba);
+  args.mixed_qkv = view_of(p.mixed_qkv);
+  args.z = view_of(p.z);
+  args.b = view_of(p.b);
+  args.a = view_of(p.a);
+  args.token_index = view_of(p.token_index);
+  args.sizes = sizes_of(p);
+  args.tokens = p.token_index.present() ? p.token_index.shape[0] : p.qkvz.shape[0];
+  args.global_rows = std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]});
+  args.reporter = {launch.flag, Operation::split_projections};
+  if (args.tokens == 0) return {};
+  if (size_of(p.qkvz.dtype) == 4) {
+    launch_widest<4>(p, args, stream_of(launch));
+  } else {
+    launch_widest<2>(p, args, stream_of(launch));
+  }
+  return launched("split_projections");
+}
+
+}  // namespace recoverssm::cuda

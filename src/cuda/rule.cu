@@ -1,0 +1,106 @@
+// gated_delta_rule on CUDA: plain rows. A block keeps its value rows in registers from the first token to the last. With pending a second,
+// tiny launch clears the counts, which every head of a row reads.
+
+#include "cuda/delta_host.cuh"
+#include "cuda/lazy.cuh"
+#include "cuda/ops.h"
+
+namespace recoverssm::cuda {
+namespace {
+
+struct PlainArgs {
+  RuleArgs rule;
+  RowsArgs rows;
+  View state, out, pending;
+  RecordArgs records;
+  std::int64_t record_capacity;
+  DeltaCut cut;
+};
+
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
+__global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_constant__ PlainArgs args) {
+  extern __shared__ float4 shared[];
+  const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
+  const std::int64_t i = blockIdx.y;
+  const int K = args.rule.K, V = args.rule.V, token_chunk = args.cut.token_chunk;
+  const int block_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
+  const int value0 = tile_index * block_rows;
+
+  bool from_block = false;
+  int waiting = 0;
+  DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
+  drop_bad_tokens(args.rows, row);
+  report_row(args.rows, row, i);
+  if (row.kind == DeviceRowKind::skip) return;
+  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
+
+  const Lane lane = lane_of_thread();
+  const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
+  State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
+  const int block_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  Tile<CHUNKS, ROWS> tile;
+  if (from_block) {
+    load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+  } else {
+    clear_tile(tile);
+  }
+  if (waiting > 0) {
+    fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting, value0,
+                                           block_row, K, V, lane);
+    round_tile<State>(tile);
+  }
+  for (std::int64_t first = 0; first < row.length; first += token_chunk) {
+    const int count = static_cast<int>(min64(row.length - first, token_chunk));
+    __syncthreads();  // the buffers may still be read
+    prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+    if (const std::int64_t left = row.length - first - count; left > 0) {
+      prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0, block_rows);
+    }
+    float* token = tokens.base;
+#pragma unroll 1
+    for (int t = 0; t < count; ++t, token += tokens.step) {
+      step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
+    }
+    __syncthreads();
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0, 0, block_rows, V);
+  }
+  store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+}
+
+// After the kernel above: no records wait.
+__global__ void clear_pending_kernel(const __grid_constant__ PlainArgs args) {
+  const std::int64_t i = blockIdx.x;
+  bool from_block = false;
+  int waiting = 0;
+  DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
+  drop_bad_tokens(args.rows, row);
+  if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, 0, row.block);
+}
+
+}  // namespace
+
+std::size_t scratch_size(const GatedDeltaRuleParams&) { return 0; }
+
+Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
+  PlainArgs args;
+  args.rule = rule_args(p.inputs);
+  args.rows = rows_args(p.rows, 0, local_tokens_of(p.inputs), p.out.shape[0], p.state.shape[0], Operation::gated_delta_rule, launch);
+  args.state = view_of(p.state);
+  args.out = view_of(p.out);
+  args.pending = view_of(p.pending);
+  args.records = record_args(p.records);
+  args.record_capacity = p.pending.present() ? record_capacity(p.inputs.gate, p.records) : 0;
+  const std::int64_t heads = args.rows.rows * args.rule.HV;
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_plain(tile, args.rule.V, p.inputs.gate == Gate::kda);
+  const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  dispatch_delta(tile, p.state.dtype, p.inputs.gate,
+                 [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
+                   plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA>
+                       <<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                 });
+  if (p.pending.present()) clear_pending_kernel<<<grid.y, 128, 0, stream_of(launch)>>>(args);
+  return launched("gated_delta_rule");
+}
+
+}  // namespace recoverssm::cuda

@@ -1,0 +1,92 @@
+// Which delta kernel a call runs and how its work is cut: pure functions of shapes, compiled and tested without a device. No choice made
+// here changes a bit of a result.
+#pragma once
+
+#include <cstdint>
+
+namespace recoverssm::cuda {
+
+// A state row is spread over eight lanes, four neighbours a lane and chunk of 32: the canonical dot's leaves. A warp holds four lane
+// groups, a lane group `rows` rows.
+constexpr int kLanesPerRow = 8;
+constexpr int kGroupsPerWarp = 4;
+constexpr int kMaxWarps = 8;
+constexpr int kSharedBytes = 48 * 1024;  // what a block may have without asking
+
+struct DeltaTile {
+  int chunks = 4;     // of 32 key elements, in registers
+  int rows = 4;       // of a lane group
+  bool whole = true;  // K is 32 * chunks, V a multiple of four, all accesses aligned: vector accesses, no bounds
+
+  bool operator==(const DeltaTile&) const = default;
+};
+
+// K <= 256. aligned: every row of the state starts on a multiple of four elements, and there is a multiple of four of them.
+// few: rather many warps with one row a lane group than few with many. Sizes out of the ordinary take the same way.
+constexpr DeltaTile select_tile(int K, bool aligned, bool few) {
+  if (aligned && K == 64) return {2, few ? 1 : 4, true};
+  if (aligned && K == 128) return {4, few ? 1 : 4, true};
+  if (aligned && K == 256) return {8, few ? 1 : 2, true};
+  return {K <= 128 ? 4 : 8, 1, false};
+}
+
+// How the value rows of a head go over blocks of threads.
+struct DeltaCut {
+  int warps = 2;
+  int passes = 1;       // of a block over its value rows
+  int tiles = 1;        // blocks a head
+  int token_chunk = 1;  // tokens prepared at once in shared memory
+
+  constexpr int pass_rows(const DeltaTile& tile) const { return warps * kGroupsPerWarp * tile.rows; }
+  constexpr int block_rows(const DeltaTile& tile) const { return passes * pass_rows(tile); }
+  bool operator==(const DeltaCut&) const = default;
+};
+
+constexpr int ceil_int(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+// Floats of shared memory a prepared token takes: key, query, kda's decays; decay, beta, k.q; values, which become outputs; corrections.
+constexpr int token_floats(int chunks, int block_rows, bool kda) { return 32 * chunks * (kda ? 3 : 2) + 4 + 2 * block_rows; }
+
+constexpr std::int64_t shared_floats(const DeltaTile& tile, int block_rows, bool kda, int tokens) {
+  return std::int64_t{tokens} * token_floats(tile.chunks, block_rows, kda);
+}
+
+constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int wanted) {
+  int tokens = wanted < 1 ? 1 : wanted;
+  while (tokens > 1 && shared_floats(tile, block_rows, kda, tokens) * 4 > kSharedBytes) --tokens;
+  return tokens;
+}
+
+// Where heads are plenty, a block takes a whole head and prepares its tokens once; where they are few, value rows are spread out.
+// heads: rows of the call times value heads.
+constexpr std::int64_t kPlentyOfHeads = 1024;
+constexpr std::int64_t kFewHeads = 128;
+constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
+
+// Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
+// ones (lazy form): one block a head.
+constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda, bool together) {
+  const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
+  DeltaCut cut;
+  const int most = together || tile.rows == 1 ? kMaxWarps : 2;
+  cut.warps = needed < most ? needed : most;
+  const int all_passes = ceil_int(needed, cut.warps);
+  cut.passes = together || heads >= kPlentyOfHeads ? all_passes : 1;
+  cut.tiles = ceil_int(all_passes, cut.passes);
+  const int wanted = S < 16 ? static_cast<int>(S) : 16;
+  cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
+  return cut;
+}
+
+// Rows of any length: a block keeps its value rows in registers from the first token to the last.
+constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, bool kda) {
+  const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
+  DeltaCut cut;
+  const int most = tile.rows == 1 ? kMaxWarps : 4;
+  cut.warps = needed < most ? needed : most;
+  cut.tiles = ceil_int(needed, cut.warps);
+  cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, 16);
+  return cut;
+}
+
+}  // namespace recoverssm::cuda

@@ -1,0 +1,139 @@
+// gated_delta_rule_verify on CUDA: windows that leave records. One launch; the lazy form takes a second, tiny one that stores the pending
+// counts, which every head of a row reads.
+
+#include "cuda/delta_host.cuh"
+#include "cuda/lazy.cuh"
+#include "cuda/ops.h"
+#include "cuda/verify.h"
+
+namespace recoverssm::cuda {
+namespace {
+
+struct VerifyArgs {
+  RuleArgs rule;
+  RowsArgs rows;
+  View state, out, pending;
+  RecordArgs records;
+  DeltaCut cut;
+  std::int32_t* done = nullptr;  // [N] zeros: heads of a row that have read its pending count
+};
+
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool LAZY>
+__global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_constant__ VerifyArgs args) {
+  extern __shared__ float4 shared[];
+  const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
+  const std::int64_t i = blockIdx.y;
+  const int K = args.rule.K, V = args.rule.V, token_chunk = args.cut.token_chunk;
+  const int pass_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
+  const int block_rows = pass_rows * args.cut.passes;
+  const int value0 = tile_index * block_rows;
+
+  int waiting = 0;
+  DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
+  drop_bad_tokens(args.rows, row);
+  report_row(args.rows, row, i);
+  if (row.kind == DeviceRowKind::skip) return;
+  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
+
+  const Lane lane = lane_of_thread();
+  const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
+  State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
+  const View& corrections = KDA ? args.records.corrections : args.records.packed;
+  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  const int length = static_cast<int>(row.length);
+  const bool one_chunk = length <= token_chunk;
+  Tile<CHUNKS, ROWS> tile;
+
+  // Lazy form: the state with the kept records in it goes back before the window's records replace them.
+  if (LAZY && waiting > 0) {
+    for (int pass = 0; pass < args.cut.passes; ++pass) {
+      const int block_row = pass * pass_rows + group_row;
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting, value0,
+                                             block_row, K, V, lane);
+      store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+    }
+  }
+  if (LAZY) __syncthreads();
+
+  for (int pass = 0; pass < args.cut.passes; ++pass) {
+    const int block_row = pass * pass_rows + group_row;
+    if (LAZY && waiting > 0 && args.cut.passes == 1) {
+      round_tile<State>(tile);
+    } else {
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+    }
+    for (int first = 0; first < length; first += token_chunk) {
+      const int count = length - first < token_chunk ? length - first : token_chunk;
+      if (pass == 0 || !one_chunk) {
+        if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
+        prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+      }
+      if (pass == 0 && tile_index == 0) {
+        write_keys<CHUNKS, KDA>(args.rule, args.records, tokens, row.block, head, row.begin + first, first, count);
+      }
+      float* token = tokens.base;
+#pragma unroll 1
+      for (int t = 0; t < count; ++t, token += tokens.step) {
+        step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
+      }
+      if (one_chunk) continue;
+      __syncthreads();
+      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin + first, first, count, value0,
+                                 pass * pass_rows, pass_rows, V);
+    }
+  }
+  if (one_chunk) {
+    __syncthreads();
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0, block_rows, V);
+  }
+
+  // The last head of the row says how many records wait now: all of them have read how many did.
+  if (!LAZY || args.done == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(&args.done[i], 1) + 1 == args.rule.HV) store_i32(args.pending, static_cast<std::int32_t>(length), row.block);
+}
+
+// After the verify kernel: how many records wait now.
+__global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
+  const std::int64_t i = blockIdx.x;
+  int waiting = 0;
+  DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
+  drop_bad_tokens(args.rows, row);
+  if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, static_cast<std::int32_t>(row.length), row.block);
+}
+
+}  // namespace
+
+std::size_t scratch_size(const GatedDeltaRuleVerifyParams&) { return 0; }
+
+Status execute(const GatedDeltaRuleVerifyParams& p, const Launch& launch) { return execute_verify(p, launch, nullptr); }
+
+Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch, std::int32_t* done) {
+  VerifyArgs args;
+  args.rule = rule_args(p.inputs);
+  args.rows = rows_args(p.rows, p.rows.window_capacity, local_tokens_of(p.inputs), p.out.shape[0], p.state.shape[0],
+                        Operation::gated_delta_rule_verify, launch);
+  args.state = view_of(p.state);
+  args.out = view_of(p.out);
+  args.pending = view_of(p.pending);
+  args.records = record_args(p.records);
+  args.done = p.pending.present() ? done : nullptr;
+  const std::int64_t heads = args.rows.rows * args.rule.HV;
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda,
+                         /*together=*/p.pending.present());
+  const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  dispatch_delta(tile, p.state.dtype, p.inputs.gate,
+                 [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
+                   const auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true>
+                                                           : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false>;
+                   kernel<<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                 });
+  if (p.pending.present() && done == nullptr) store_pending_kernel<<<grid.y, 32, 0, stream_of(launch)>>>(args);
+  return launched("gated_delta_rule_verify");
+}
+
+}  // namespace recoverssm::cuda
