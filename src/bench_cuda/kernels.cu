@@ -73,7 +73,8 @@ void read_all(const void* data, std::int64_t bytes, float* sink, cudaStream_t st
   read_kernel<<<blocks_of(bytes / 16), kThreads, 0, stream>>>(static_cast<const float4*>(data), bytes / 16, sink);
 }
 void copy_all(void* to, const void* from, std::int64_t bytes, cudaStream_t stream) {
-  copy_kernel<<<blocks_of(bytes / 16), kThreads, 0, stream>>>(static_cast<float4*>(to), static_cast<const float4*>(from), bytes / 16);
+  copy_kernel<<<blocks_of(bytes / 16), kThreads, 0, stream>>>(static_cast<float4*>(to), static_cast<const float4*>(from),
+                                                              bytes / 16);
 }
 void empty(cudaStream_t stream) { empty_kernel<<<1, 32, 0, stream>>>(); }
 

@@ -24,7 +24,9 @@ struct Options {
   std::int64_t rows = 0, window = 0;  // one shape only, where not 0
 };
 
-bool listed(const std::string& names, const std::string& name) { return ("," + names + ",").find("," + name + ",") != std::string::npos; }
+bool listed(const std::string& names, const std::string& name) {
+  return ("," + names + ",").find("," + name + ",") != std::string::npos;
+}
 
 bool wanted(const Options& options, const std::string& name) {
   return (options.only.empty() || listed(options.only, name)) && !listed(options.skip, name);
@@ -68,11 +70,20 @@ Ceilings measure_ceilings(cudaStream_t stream) {
   Memory from(static_cast<std::size_t>(bytes), false), to(static_cast<std::size_t>(bytes), false), sink(16, false);
   fill_random(from.data(), DType::f32, bytes / 4, -1, 1, 1, stream);
   Ceilings c;
-  c.read = static_cast<double>(bytes) / time_graph(stream, [&] { read_all(from.data(), bytes, static_cast<float*>(sink.data()), stream); }) / 1e3;
+  c.read = static_cast<double>(bytes) /
+           time_graph(stream, [&] { read_all(from.data(), bytes, static_cast<float*>(sink.data()), stream); }) / 1e3;
   c.copy = 2.0 * static_cast<double>(bytes) / time_graph(stream, [&] { copy_all(to.data(), from.data(), bytes, stream); }) / 1e3;
   const double memcpy_rate =
-      2.0 * static_cast<double>(bytes) / time_graph(stream, [&] { cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream); }) / 1e3;
-  c.empty_us = time_graph(stream, [&] { for (int i = 0; i < 100; ++i) empty(stream); }) / 100;
+      2.0 * static_cast<double>(bytes) /
+      time_graph(
+          stream,
+          [&] { cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream); }) /
+      1e3;
+  c.empty_us = time_graph(stream,
+                          [&] {
+                            for (int i = 0; i < 100; ++i) empty(stream);
+                          }) /
+               100;
   std::printf("ceilings: read %.0f GB/s, copy kernel %.0f GB/s, cudaMemcpyAsync %.0f GB/s, empty kernel %.2f us\n", c.read, c.copy,
               memcpy_rate, c.empty_us);
   c.copy = std::max(c.copy, memcpy_rate);
@@ -140,13 +151,13 @@ struct Result {
 void print(const Options& options, const Result& r) {
   const double rate = r.bytes / r.us / 1e3, bound = r.bytes / r.ceiling / 1e3;
   std::printf("%-22s rows %4ld T %2ld state %-4s layers %3d  %9.2f us  %8.1f MB  %6.0f GB/s  %5.1f %% of ceiling  %.2fx of bound\n",
-              r.op.c_str(), static_cast<long>(r.shape.rows), static_cast<long>(r.shape.window), name_of(r.shape.state), r.layers, r.us,
-              r.bytes / 1e6, rate, 100 * rate / r.ceiling, r.us / bound);
+              r.op.c_str(), static_cast<long>(r.shape.rows), static_cast<long>(r.shape.window), name_of(r.shape.state), r.layers,
+              r.us, r.bytes / 1e6, rate, 100 * rate / r.ceiling, r.us / bound);
   std::fflush(stdout);
   if (options.csv == nullptr) return;
-  std::fprintf(options.csv, "%s,%s,%ld,%ld,%s,%s,%d,%.3f,%.0f,%.1f,%.1f,%.4f\n", r.op.c_str(), r.shape.gate == Gate::gdn ? "gdn" : "kda",
-               static_cast<long>(r.shape.rows), static_cast<long>(r.shape.window), name_of(r.shape.state), name_of(r.shape.activation),
-               r.layers, r.us, r.bytes, rate, r.ceiling, rate / r.ceiling);
+  std::fprintf(options.csv, "%s,%s,%ld,%ld,%s,%s,%d,%.3f,%.0f,%.1f,%.1f,%.4f\n", r.op.c_str(),
+               r.shape.gate == Gate::gdn ? "gdn" : "kda", static_cast<long>(r.shape.rows), static_cast<long>(r.shape.window),
+               name_of(r.shape.state), name_of(r.shape.activation), r.layers, r.us, r.bytes, rate, r.ceiling, rate / r.ceiling);
   std::fflush(options.csv);
 }
 
@@ -157,7 +168,8 @@ double token_bytes(const Shape& s, bool records) {
   double bytes = n * T * (static_cast<double>(s.channels() + s.HV + s.HV * s.V) + gate);
   if (records) {
     bytes += n * static_cast<double>(s.HV) *
-             (s.gate == Gate::gdn ? 4.0 * static_cast<double>(s.V + s.K + 1) : 4.0 * static_cast<double>(s.V) + 2 * static_cast<double>(s.K) * T);
+             (s.gate == Gate::gdn ? 4.0 * static_cast<double>(s.V + s.K + 1)
+                                  : 4.0 * static_cast<double>(s.V) + 2 * static_cast<double>(s.K) * T);
   }
   return bytes;
 }
@@ -198,7 +210,9 @@ std::vector<Case> cases() {
          run_on(d.conv(), b, s);
          run_on(d.verify(false), b, s);
        },
-       [=](const Shape& s) { return state(s, 1) + token_bytes(s, true) + 3.0 * static_cast<double>(s.tokens() * s.channels() * size_of(s.activation)); }},
+       [=](const Shape& s) {
+         return state(s, 1) + token_bytes(s, true) + 3.0 * static_cast<double>(s.tokens() * s.channels() * size_of(s.activation));
+       }},
       {"snapshots", 0, [](const LayerData& d, Backend b, cudaStream_t s) { run_on(d.snapshots(), b, s); },
        [=](const Shape& s) { return state(s, 1 + static_cast<double>(s.window)) + token_bytes(s, false); }},
       {"plain", 1, [](const LayerData& d, Backend b, cudaStream_t s) { run_on(d.plain(), b, s); },
@@ -223,10 +237,10 @@ bool agree(const Shape& shape, const std::string& name, std::int64_t blocks_per_
     for (std::size_t j = a[i].second; j-- > 0;) {
       if (x[j] != y[j]) at = j, ++different;
     }
-    std::printf("DIFFERENT %s %s rows %ld T %ld K %ld V %ld state %s act %s: tensor %zu, %zu of %zu bytes, first at %zu\n", name.c_str(),
-                shape.gate == Gate::gdn ? "gdn" : "kda", static_cast<long>(shape.rows), static_cast<long>(shape.window),
-                static_cast<long>(shape.K), static_cast<long>(shape.V), name_of(shape.state), name_of(shape.activation), i, different,
-                a[i].second, at);
+    std::printf("DIFFERENT %s %s rows %ld T %ld K %ld V %ld state %s act %s: tensor %zu, %zu of %zu bytes, first at %zu\n",
+                name.c_str(), shape.gate == Gate::gdn ? "gdn" : "kda", static_cast<long>(shape.rows),
+                static_cast<long>(shape.window), static_cast<long>(shape.K), static_cast<long>(shape.V), name_of(shape.state),
+                name_of(shape.activation), i, different, a[i].second, at);
     return false;
   }
   return true;
@@ -247,8 +261,15 @@ int correctness(const Options& options, cudaStream_t stream) {
       for (const auto& [K, V] : {std::pair{128, 128}, {64, 64}, {256, 256}, {128, 256}, {100, 52}, {160, 36}, {16, 8}}) {
         for (const std::int64_t window : {1, 4, 20}) {
           if (options.quick && state != DType::f32) continue;
-          Shape s{.rows = 3, .window = window, .state = state, .activation = state == DType::f16 ? DType::f16 : DType::bf16, .gate = gate,
-                  .H = 2, .HV = 6, .K = K, .V = V};
+          Shape s{.rows = 3,
+                  .window = window,
+                  .state = state,
+                  .activation = state == DType::f16 ? DType::f16 : DType::bf16,
+                  .gate = gate,
+                  .H = 2,
+                  .HV = 6,
+                  .K = K,
+                  .V = V};
           for (const Case& c : cases()) {
             if (listed(options.skip, c.name)) continue;
             const std::int64_t blocks = c.blocks_per_row == 0 ? window : c.blocks_per_row;
@@ -303,8 +324,9 @@ void time_commit(const Options& options, const Ceilings& ceilings, const Shape& 
   const double us = time_graph(stream, [&] { run_commit(layers, plan, s, Backend::cuda, stream); });
   const double states = how == Commit::boundary ? 3 : 2, kept = static_cast<double>(std::max<std::int64_t>(s.window - 1, 1));
   const double lines = states * static_cast<double>((s.W - 1) * s.channels() * size_of(s.activation));
-  const double bytes = count * static_cast<double>(s.rows) *
-                       (states * static_cast<double>(s.state_bytes()) + kept * static_cast<double>(s.HV * (s.V + s.K + 1) * 4) + lines);
+  const double bytes =
+      count * static_cast<double>(s.rows) *
+      (states * static_cast<double>(s.state_bytes()) + kept * static_cast<double>(s.HV * (s.V + s.K + 1) * 4) + lines);
   print(options, {names[static_cast<int>(how)], s, count, us, bytes, ceilings.copy});
 }
 
@@ -327,7 +349,8 @@ int main_of(int argc, char** argv) {
   std::printf("%s, sm_%d%d, %d multiprocessors, L2 %d MB, driver %d, runtime %d\n", device.name, device.major, device.minor,
               device.multiProcessorCount, device.l2CacheSize >> 20, driver, runtime);
   if (options.csv != nullptr) {
-    std::fprintf(options.csv, "# %s, driver %d, runtime %d\nop,gate,rows,window,state,activation,layers,us,bytes,GBps,ceiling_GBps,share\n",
+    std::fprintf(options.csv,
+                 "# %s, driver %d, runtime %d\nop,gate,rows,window,state,activation,layers,us,bytes,GBps,ceiling_GBps,share\n",
                  device.name, driver, runtime);
   }
   cudaStream_t stream = nullptr;
@@ -335,7 +358,8 @@ int main_of(int argc, char** argv) {
   int wrong = 0;
   if (wanted(options, "correctness")) wrong = correctness(options, stream);
   const Ceilings ceilings = measure_ceilings(stream);
-  const std::vector<std::int64_t> rows = options.quick ? std::vector<std::int64_t>{1, 8, 32, 64, 256} : std::vector<std::int64_t>{1, 8, 32, 64, 128, 256};
+  const std::vector<std::int64_t> rows =
+      options.quick ? std::vector<std::int64_t>{1, 8, 32, 64, 256} : std::vector<std::int64_t>{1, 8, 32, 64, 128, 256};
   for (const Case& c : cases()) {
     if (!wanted(options, c.name)) continue;
     for (const std::int64_t r : rows) {
@@ -348,7 +372,8 @@ int main_of(int argc, char** argv) {
   }
   for (const DType state : {DType::f32, DType::bf16}) {
     for (const std::int64_t r : {1, 8, 13}) {
-      if (wanted(options, "conv_verify") && !options.quick) time_case(options, ceilings, cases()[2], {.rows = r, .window = 2, .state = state}, stream);
+      if (wanted(options, "conv_verify") && !options.quick)
+        time_case(options, ceilings, cases()[2], {.rows = r, .window = 2, .state = state}, stream);
     }
   }
   if (wanted(options, "commit")) {

@@ -43,7 +43,8 @@ constexpr int kMoveBytes = 64 * 1024;  // of a state, by one block
 // Copies the block's share of `bytes` bytes; 16 at a time where both ends allow it.
 __device__ void copy_share(std::byte* to, const std::byte* from, std::int64_t bytes, std::int64_t share) {
   const std::int64_t begin = share * kMoveBytes, end = min64(begin + kMoveBytes, bytes);
-  if ((reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | static_cast<std::uintptr_t>(bytes)) % 16 == 0) {
+  if ((reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | static_cast<std::uintptr_t>(bytes)) % 16 ==
+      0) {
     for (std::int64_t b = begin + 16 * threadIdx.x; b < end; b += 16 * kMoveThreads) {
       *reinterpret_cast<uint4*>(to + b) = *reinterpret_cast<const uint4*>(from + b);
     }
@@ -55,8 +56,7 @@ __device__ void copy_share(std::byte* to, const std::byte* from, std::int64_t by
 }
 
 __host__ __device__ inline std::int64_t bytes_of_state(const LayerArgs& layer) {
-  return layer.state == nullptr ? 0
-                                : static_cast<std::int64_t>(layer.HV) * layer.V * layer.K * size_of(layer.state_dtype);
+  return layer.state == nullptr ? 0 : static_cast<std::int64_t>(layer.HV) * layer.V * layer.K * size_of(layer.state_dtype);
 }
 __host__ __device__ inline std::int64_t state_shares(const LayerArgs& layer) {
   return (bytes_of_state(layer) + kMoveBytes - 1) / kMoveBytes;

@@ -47,9 +47,8 @@ __device__ __forceinline__ DeviceRow look_at_row(const PartArgs& args, std::int6
   }
   bool from_block = true;
   int waiting = 0;
-  DeviceRow row = args.kind == PartKind::verify
-                      ? verify_row(args.rows, args.pending, i, waiting)
-                      : plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
+  DeviceRow row = args.kind == PartKind::verify ? verify_row(args.rows, args.pending, i, waiting)
+                                                : plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
   if (row.kind != DeviceRowKind::live) return row;
   if (counted && from_block) {
     // An anchored line in the lazy form moves by as many positions as records are folded.

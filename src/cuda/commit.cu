@@ -7,8 +7,9 @@ namespace recoverssm::cuda {
 namespace {
 
 PlanColumns plan_columns(const CommitGroup& group) {
-  return {column_of(group.state_indices),    column_of(group.commit_len),   column_of(group.final_indices),
-          column_of(group.boundary_indices), column_of(group.boundary_len), static_cast<std::int32_t>(group.state_indices.shape[0])};
+  return {column_of(group.state_indices), column_of(group.commit_len),
+          column_of(group.final_indices), column_of(group.boundary_indices),
+          column_of(group.boundary_len),  static_cast<std::int32_t>(group.state_indices.shape[0])};
 }
 
 }  // namespace

@@ -380,7 +380,8 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
   for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
     float* const token = to.base + t * to.step;
     token[Places::kBeta] = arithmetic::sigmoid(load_float(at(args.b, first + t, head), args.b.dtype));
-    if constexpr (!KDA) token[Places::kDecay] = gdn_decay_of(args.gate, load_float(at(args.a, first + t, head), args.a.dtype), head);
+    if constexpr (!KDA)
+      token[Places::kDecay] = gdn_decay_of(args.gate, load_float(at(args.a, first + t, head), args.a.dtype), head);
   }
   if constexpr (KDA) {
     const float exp_A_log = exp_A_log_of(args.gate, head);
@@ -404,8 +405,9 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
 
 // Records first..first+count-1 of a head in `block`: keys, decays and corrections of value rows value0... One barrier, at the end.
 template <int CHUNKS, bool WHOLE, bool KDA>
-__device__ __forceinline__ void prepare_records(const RecordArgs& records, const GateArgs& gate, const Tokens& to, std::int64_t block,
-                                                int head, int first, int count, int value0, int K, int V, const Lane& lane) {
+__device__ __forceinline__ void prepare_records(const RecordArgs& records, const GateArgs& gate, const Tokens& to,
+                                                std::int64_t block, int head, int first, int count, int value0, int K, int V,
+                                                const Lane& lane) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   constexpr int KP = Places::kKP;
   const int threads = static_cast<int>(blockDim.x);
@@ -434,7 +436,8 @@ __device__ __forceinline__ void prepare_records(const RecordArgs& records, const
     for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
       const int t = i / KP, k = i % KP;
       to.base[t * to.step + Places::kDecays + k] =
-          k < K ? kda_decay_of(gate, exp_A_log, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k) : 0.0f;
+          k < K ? kda_decay_of(gate, exp_A_log, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k)
+                : 0.0f;
     }
   }
   __syncthreads();
@@ -442,8 +445,8 @@ __device__ __forceinline__ void prepare_records(const RecordArgs& records, const
 
 // Writes what commit needs to repeat k^ and d of tokens already prepared: positions position..position+count-1 of the head's records.
 template <int CHUNKS, bool KDA>
-__device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArgs& records, const Tokens& tokens, std::int64_t block,
-                                           int head, std::int64_t first_token, int position, int count) {
+__device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArgs& records, const Tokens& tokens,
+                                           std::int64_t block, int head, std::int64_t first_token, int position, int count) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   const int threads = static_cast<int>(blockDim.x);
   if constexpr (!KDA) {
@@ -546,8 +549,8 @@ __device__ __forceinline__ void replay_step(Tile<CHUNKS, ROWS>& tile, const floa
 // Folds records 0..n-1 of `block` into a tile, as a commit would before rounding. All threads of the block, with barriers.
 template <int CHUNKS, int ROWS, bool WHOLE, bool KDA>
 __device__ __forceinline__ void fold_records(Tile<CHUNKS, ROWS>& tile, const RecordArgs& records, const GateArgs& gate,
-                                             const Tokens& buffers, int token_chunk, std::int64_t block, int head, int n, int value0,
-                                             int row, int K, int V, const Lane& lane) {
+                                             const Tokens& buffers, int token_chunk, std::int64_t block, int head, int n,
+                                             int value0, int row, int K, int V, const Lane& lane) {
   for (int first = 0; first < n; first += token_chunk) {
     const int count = n - first < token_chunk ? n - first : token_chunk;
     __syncthreads();  // the buffers may still be read
@@ -576,8 +579,8 @@ __device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, 
 // position.. of the block's records (corrections not present: none). All threads of the block, between barriers.
 template <int CHUNKS, bool KDA>
 __device__ __forceinline__ void store_results(const Tokens& tokens, const RowsArgs& rows, const View& out, const View& corrections,
-                                              std::int64_t block, int head, std::int64_t first_token, std::int64_t position, int count,
-                                              int value0, int row0, int row_count, int V) {
+                                              std::int64_t block, int head, std::int64_t first_token, std::int64_t position,
+                                              int count, int value0, int row0, int row_count, int V) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   const int last = V - value0 < row0 + row_count ? V - value0 : row0 + row_count;
   const int size = static_cast<int>(size_of(out.dtype));

@@ -141,9 +141,10 @@ __device__ __forceinline__ GateArgs gate_of(const LayerArgs& layer) {
 }
 
 // Address of a line's position and channel in a block.
-__device__ __forceinline__ std::byte* line_at(const LayerArgs& layer, std::int64_t block, std::int64_t position, std::int64_t channel) {
-  return layer.line +
-         (block * layer.line_stride[0] + position * layer.line_stride[1] + channel * layer.line_stride[2]) * size_of(layer.line_dtype);
+__device__ __forceinline__ std::byte* line_at(const LayerArgs& layer, std::int64_t block, std::int64_t position,
+                                              std::int64_t channel) {
+  return layer.line + (block * layer.line_stride[0] + position * layer.line_stride[1] + channel * layer.line_stride[2]) *
+                          size_of(layer.line_dtype);
 }
 
 }  // namespace recoverssm::cuda

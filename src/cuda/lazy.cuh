@@ -23,8 +23,8 @@ __device__ __forceinline__ DeviceRow verify_row(const RowsArgs& rows, const View
 }
 
 // Plain row i, whether it starts from its block, and its waiting records; the count of a row that starts from zero is not read.
-__device__ __forceinline__ DeviceRow plain_row(const RowsArgs& rows, const View& pending, std::int64_t record_capacity, std::int64_t i,
-                                               bool& from_block, int& waiting) {
+__device__ __forceinline__ DeviceRow plain_row(const RowsArgs& rows, const View& pending, std::int64_t record_capacity,
+                                               std::int64_t i, bool& from_block, int& waiting) {
   waiting = 0;
   from_block = false;
   DeviceRow row = row_of(rows, i);

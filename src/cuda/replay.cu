@@ -1,7 +1,7 @@
 // Launches of the replay kernel: layers sorted into tables.
-#include "cuda/replay.cuh"
-
 #include <algorithm>
+
+#include "cuda/replay.cuh"
 
 namespace recoverssm::cuda {
 namespace {
@@ -27,7 +27,8 @@ struct Instantiation {
 };
 
 Instantiation instantiation_of(const Layer& layer) {
-  return {select_tile(static_cast<int>(layer.state.shape[3]), state_aligned(layer.state), /*few=*/true), layer.state.dtype, layer.gate};
+  return {select_tile(static_cast<int>(layer.state.shape[3]), state_aligned(layer.state), /*few=*/true), layer.state.dtype,
+          layer.gate};
 }
 
 void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, cudaStream_t stream) {

@@ -69,7 +69,8 @@ __device__ inline Replay commit_row(const ReplayTable& table, const LayerArgs& l
   return replay;
 }
 
-__device__ inline Replay materialize_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& list, std::int64_t i) {
+__device__ inline Replay materialize_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& list,
+                                         std::int64_t i) {
   const std::int32_t block = value_at(list.state_indices, i);
   if (is_null(block, table.null_block_id)) return {};
   if (block < 0 || block >= layer.blocks) return {.found = ErrorKind::out_of_range};
@@ -158,8 +159,7 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
   const int row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const Tokens buffers = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), value_rows);
   const auto state_of = [&](std::int64_t block) {
-    return reinterpret_cast<State*>(layer.state) + block * layer.state_block +
-           static_cast<std::int64_t>(head) * layer.V * layer.K;
+    return reinterpret_cast<State*>(layer.state) + block * layer.state_block + static_cast<std::int64_t>(head) * layer.V * layer.K;
   };
   Tile<CHUNKS, ROWS> tile;
   load_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.source), value0 + row, layer.V, layer.K, lane.in_row);

@@ -70,7 +70,8 @@ __device__ __forceinline__ DeviceRow offsets_of(const RowsArgs& args, std::int64
 // reports. Not yet looked at: token_index (see drop_bad_tokens) and what the op itself wants of a live row.
 __device__ __forceinline__ DeviceRow row_of(const RowsArgs& args, std::int64_t i) {
   DeviceRow row = offsets_of(args, i);
-  if (row.kind != DeviceRowKind::skip) give_block(row, i32_at(args.state_indices, i), args.null_block_id, args.capacity, args.blocks);
+  if (row.kind != DeviceRowKind::skip)
+    give_block(row, i32_at(args.state_indices, i), args.null_block_id, args.capacity, args.blocks);
   return row;
 }
 

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
     clear_tile(tile);
   }
   if (waiting > 0) {
-    fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting, value0,
-                                           block_row, K, V, lane);
+    fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
+                                           value0, block_row, K, V, lane);
     round_tile<State>(tile);
   }
   for (std::int64_t first = 0; first < row.length; first += token_chunk) {
@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
     __syncthreads();  // the buffers may still be read
     prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
     if (const std::int64_t left = row.length - first - count; left > 0) {
-      prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0, block_rows);
+      prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0,
+                           block_rows);
     }
     float* token = tokens.base;
 #pragma unroll 1
@@ -84,7 +85,8 @@ std::size_t scratch_size(const GatedDeltaRuleParams&) { return 0; }
 Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   PlainArgs args;
   args.rule = rule_args(p.inputs);
-  args.rows = rows_args(p.rows, 0, local_tokens_of(p.inputs), p.out.shape[0], p.state.shape[0], Operation::gated_delta_rule, launch);
+  args.rows =
+      rows_args(p.rows, 0, local_tokens_of(p.inputs), p.out.shape[0], p.state.shape[0], Operation::gated_delta_rule, launch);
   args.state = view_of(p.state);
   args.out = view_of(p.out);
   args.pending = view_of(p.pending);

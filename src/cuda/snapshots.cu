@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
       }
       if (one_chunk) continue;
       __syncthreads();
-      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0, pass * pass_rows,
-                                 pass_rows, V);
+      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0,
+                                 pass * pass_rows, pass_rows, V);
     }
   }
   if (one_chunk) {

@@ -6,8 +6,8 @@ namespace recoverssm::cuda {
 namespace {
 
 constexpr std::int64_t kMaxK = 256;
-constexpr std::int64_t kMaxSize = 1 << 30;   // heads and V: kernels count in int
-constexpr std::int64_t kMaxRows = 65535;     // a grid's second and third dimension
+constexpr std::int64_t kMaxSize = 1 << 30;  // heads and V: kernels count in int
+constexpr std::int64_t kMaxRows = 65535;    // a grid's second and third dimension
 
 struct Size {
   const char* name;

@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
     for (int pass = 0; pass < args.cut.passes; ++pass) {
       const int block_row = pass * pass_rows + group_row;
       load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
-      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting, value0,
-                                             block_row, K, V, lane);
+      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
+                                             value0, block_row, K, V, lane);
       store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     }
   }
@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
   }
   if (one_chunk) {
     __syncthreads();
-    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0, block_rows, V);
+    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0,
+                               block_rows, V);
   }
 
   // The last head of the row says how many records wait now: all of them have read how many did.
@@ -102,7 +103,8 @@ __global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
   int waiting = 0;
   DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
   drop_bad_tokens(args.rows, row);
-  if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, static_cast<std::int32_t>(row.length), row.block);
+  if (row.kind == DeviceRowKind::live && threadIdx.x == 0)
+    store_i32(args.pending, static_cast<std::int32_t>(row.length), row.block);
 }
 
 }  // namespace
