@@ -13,7 +13,7 @@
 
 namespace recoverssm::torch_ops {
 
-// python/recoverssm/ops/_layers.py has the same numbers.
+// python/recoverssm/ops/_types.py has the same numbers.
 enum LayerPart : std::int32_t {
   kLine = 1,
   kState = 2,

@@ -410,3 +410,31 @@ def test_documentation(root):
     blocks = (root / "docs/transformers.md").read_text().split("```python\n")[1:]
     assert len(blocks) == 1
     exec(compile(blocks[0].split("```")[0], "docs/transformers.md", "exec"), {})
+
+
+def test_a_layer_that_is_trained_in_part_is_refused():
+    model = recoverssm.transformers.enable(demo.load("target"))
+    model.requires_grad_(False)
+    ids = demo.encode("git log ")
+    model(input_ids=ids)  # nothing to learn: fine with gradients enabled
+    layer = next(module for module in model.modules() if type(module).__name__ == "Qwen3NextGatedDeltaNet")
+    layer.A_log.requires_grad_(True)
+    with pytest.raises(RuntimeError, match="no gradient"):
+        model(input_ids=ids)
+
+
+def test_what_enable_and_its_helpers_refuse():
+    model = demo.load("target")
+    for wrong in (4.5, "4", None, 0):
+        with pytest.raises(recoverssm.InvalidArgument, match="max_drafts"):
+            recoverssm.transformers.enable(model, max_drafts=wrong)
+    with pytest.raises(recoverssm.InvalidArgument, match="disable"):
+        recoverssm.transformers.disable(None)
+    with pytest.raises(recoverssm.Unsupported, match="float64"):
+        recoverssm.transformers.enable(demo.load("target").double())
+    with pytest.raises(recoverssm.Unsupported, match="weights on meta"):
+        recoverssm.transformers.enable(demo.load("target").to("meta"))
+    ids = demo.encode("git log ")
+    for sequence, prompt in ((ids, 0), (ids, 99), (ids.repeat(2, 1), 2)):
+        with pytest.raises(recoverssm.InvalidArgument, match="agreement"):
+            recoverssm.transformers.agreement(model, sequence, prompt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
@@ -64,7 +64,7 @@ def commit_plan_groups(
         "request_index": request_index, "num_computed": num_computed, "block_size": block_size,
         "null_block_id": null_block_id,
     }
-    groups = _sequence("commit_plan_groups", "groups", groups)
+    groups = _sequence("commit_plan_groups", "groups", groups, PlanGroup)
     arguments.update(group_columns("commit_plan_groups", groups, ("state_indices", *_PLAN_OUTPUTS)))
     arguments["has_block_table"] = [group.block_table is not None for group in groups]
     arguments["block_table"] = [group.block_table for group in groups if group.block_table is not None]
@@ -77,8 +77,9 @@ def commit(*, groups: Sequence[CommitGroup], layers: Sequence[Layer], window_cap
     Written: the layers' state and line, and pending where given. A row's source, boundary and final block may coincide in any way; a
     block that a live row writes must not belong to another. In the lazy form at most pending records are committed.
     """
-    columns = group_columns("commit", _sequence("commit", "groups", groups), ("state_indices", *_PLAN_OUTPUTS))
-    arguments = {**columns, **layer_columns(_sequence("commit", "layers", layers))}
+    groups = _sequence("commit", "groups", groups, CommitGroup)
+    layers = _sequence("commit", "layers", layers, Layer)
+    arguments = {**group_columns("commit", groups, ("state_indices", *_PLAN_OUTPUTS)), **layer_columns(layers)}
     if not groups and not layers:
         return  # no tensor, no device to choose a kernel by, and nothing to do
     call("commit", "default", {**arguments, "window_capacity": window_capacity, "null_block_id": null_block_id})
@@ -92,7 +93,7 @@ def materialize(*, blocks: Tensor, num_accepted: Tensor, layers: Sequence[Layer]
     num_accepted.
     """
     arguments = {"blocks": blocks, "num_accepted": num_accepted, "null_block_id": null_block_id}
-    call("materialize", "default", {**arguments, **layer_columns(_sequence("materialize", "layers", layers))})
+    call("materialize", "default", {**arguments, **layer_columns(_sequence("materialize", "layers", layers, Layer))})
 
 
 def align_move(*, from_: Tensor, to: Tensor, layers: Sequence[Layer], null_block_id: int = 0) -> None:
@@ -102,7 +103,7 @@ def align_move(*, from_: Tensor, to: Tensor, layers: Sequence[Layer], null_block
     Written: the layers' state, line, and pending where given, 0 at the destination; records are not read.
     """
     arguments = {"from_": from_, "to": to, "null_block_id": null_block_id}
-    call("align_move", "default", {**arguments, **layer_columns(_sequence("align_move", "layers", layers))})
+    call("align_move", "default", {**arguments, **layer_columns(_sequence("align_move", "layers", layers, Layer))})
 
 
 def align_advance(
@@ -128,7 +129,14 @@ def align_advance(
     })
 
 
-def _sequence(operation: str, name: str, values: Sequence) -> Sequence:
+def _sequence(operation: str, name: str, values: Iterable, kind: type) -> tuple:
+    """The values as a tuple: they are gone through several times, which an iterator allows once."""
     if values is None:
         raise InvalidArgument(f"{operation}: {name}: missing, expected a list")
+    if not isinstance(values, Iterable):
+        raise InvalidArgument(f"{operation}: {name}: {type(values).__name__}, expected a list of {kind.__name__}")
+    values = tuple(values)
+    for place, value in enumerate(values):
+        if not isinstance(value, kind):
+            raise InvalidArgument(f"{operation}: {name}[{place}]: {type(value).__name__}, expected {kind.__name__}")
     return values

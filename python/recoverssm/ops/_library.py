@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,22 +51,45 @@ def overloads() -> list[Any]:
     return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
 
 
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
 def _register_fakes() -> None:
-    # Nothing is returned and shapes never change, so there is nothing to compute: what a call writes is in its schema.
+    # Nothing is returned and shapes never change, so there is nothing to compute: what a call writes is in its schema. A call with some
+    # tensors on meta and some not would do nothing without a word.
     for overload in overloads():
-        torch.library.register_fake(overload.name())(lambda *args, **kwargs: None)
+
+        def fake(*args: Any, _name: str = overload.name(), **kwargs: Any) -> None:
+            devices = {tensor.device.type for tensor in _tensors((*args, *kwargs.values()))}
+            if "meta" in devices and len(devices) > 1:
+                raise Unsupported(f"{_name.partition('::')[2]}: tensors on {', '.join(sorted(devices))}, expected one device")
+
+        torch.library.register_fake(overload.name())(fake)
 
 
 _register_fakes()
 
 
 @cache
-def _find(operation: str, overload: str) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """The overload, the names it takes, and those of them that cannot be None."""
+def _find(operation: str, overload: str) -> tuple[Any, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The overload, the names it takes, those of them that cannot be None, and those it writes."""
     function = getattr(getattr(torch.ops.recoverssm, operation), overload)
     arguments = function._schema.arguments
     names = tuple(argument.name for argument in arguments)
-    return function, names, tuple(argument.name for argument in arguments if argument.type.kind() != "OptionalType")
+    needed = tuple(argument.name for argument in arguments if argument.type.kind() != "OptionalType")
+    written = tuple(argument.name for argument in arguments if argument.alias_info is not None and argument.alias_info.is_write)
+    return function, names, needed, written
+
+
+def _refuse_gradients(operation: str, arguments: dict[str, Any]) -> None:
+    for name, value in arguments.items():
+        if any(tensor.requires_grad for tensor in _tensors([value])):
+            raise InvalidArgument(f"{operation}: {name}: requires grad, expected one that does not: there is no gradient (torch.no_grad())")
 
 
 _MESSAGE = re.compile(r"\[recoverssm\.(\w+)\] (.*)", re.DOTALL)
@@ -75,19 +99,25 @@ def call(operation: str, overload: str, arguments: dict[str, Any]) -> None:
     """Calls torch.ops.recoverssm.OPERATION.OVERLOAD. A name that the overload does not take must be None.
 
     In a compiled graph nothing is translated: the graph holds the operation alone, and its errors are RuntimeErrors whose text starts
-    with "[recoverssm.KIND]".
+    with "[recoverssm.KIND]". Nor are tensors that require grad refused there.
     """
     if torch.compiler.is_compiling():
         given = {name: value for name, value in arguments.items() if value is not None}
         getattr(getattr(torch.ops.recoverssm, operation), overload)(**given)
         return
-    function, names, needed = _find(operation, overload)
+    function, names, needed, written = _find(operation, overload)
     for name in needed:
         if arguments.get(name) is None:
             raise InvalidArgument(f"{operation}: {name}: missing, expected a value")
     given = {name: value for name, value in arguments.items() if value is not None or name in names}
+    if torch.is_grad_enabled():
+        _refuse_gradients(operation, given)
     try:
         function(**given)
+        # Autograd learns that these were written, as it does of PyTorch's own in-place operations.
+        torch.autograd.graph.increment_version(
+            [tensor for tensor in _tensors(given.get(name) for name in written) if not tensor.is_inference()]
+        )
     except NotImplementedError as error:
         raise Unsupported(f"{operation}: {_first_line(error)}") from error
     except RuntimeError as error:

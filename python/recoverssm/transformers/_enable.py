@@ -43,14 +43,15 @@ def enable(model: nn.Module, *, max_drafts: int = 64) -> nn.Module:
     `generate` with drafts feeds only what a given cache has not seen. Classes and modules of transformers stay as they are. A cache that
     such a model fills can be cropped.
 
-    max_drafts: most drafts of one step while a prompt is read; the last 1 + max_drafts tokens of a long input are recorded.
+    max_drafts: most drafts of one step. The last 1 + max_drafts tokens of an input are recorded; a generation with more drafts a step
+    fails at the first step that rejects more than that.
 
-    Raises Unsupported for a model without such layers, or with layers, devices or hooks that this cannot run.
+    Raises Unsupported for a model without such layers, or with layers, dtypes, devices or hooks that this cannot run.
     """
     if not isinstance(model, transformers.PreTrainedModel):
         raise InvalidArgument(f"enable: model: {type(model).__name__}, expected a model of transformers (PreTrainedModel)")
-    if max_drafts < 1:
-        raise InvalidArgument(f"enable: max_drafts: {max_drafts}, expected at least 1")
+    if not isinstance(max_drafts, int) or max_drafts < 1:
+        raise InvalidArgument(f"enable: max_drafts: {max_drafts!r}, expected a whole number, at least 1")
     found = [(module, MIXERS[type(module).__name__]) for module in model.modules() if type(module).__name__ in MIXERS]
     if not found:
         supported = ", ".join(MIXERS)
@@ -74,8 +75,10 @@ def enable(model: nn.Module, *, max_drafts: int = 64) -> nn.Module:
 def disable(model: nn.Module) -> nn.Module:
     """Takes back what `enable` put into a model; does nothing where there is nothing. Returns the model.
 
-    Caches that the model filled while it was enabled cannot be used any more and say so.
+    model: the one `enable` was given; of a part of it only that part is taken back, and the rest cannot speculate any more. Caches that the model filled while it was enabled cannot be used any more and say so.
     """
+    if not isinstance(model, nn.Module):
+        raise InvalidArgument(f"disable: model: {type(model).__name__}, expected a model of transformers")
     for module in model.modules():
         if _MARK in vars(module):
             for name in _ADDED:
@@ -101,9 +104,19 @@ def _check(module: nn.Module, mixer: Mixer) -> None:
         raise Unsupported(f"enable: {name}: has hooks of accelerate (device_map), expected a model on one device")
     if "forward" in vars(module) and _MARK not in vars(module):
         raise Unsupported(f"enable: {name}: something else has replaced its forward")
+    dtype = module.conv1d.weight.dtype
+    if dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise Unsupported(f"enable: {name}: weights of {dtype}, expected float32, bfloat16 or float16")
     device = module.conv1d.weight.device.type
-    if not torch._C._dispatch_has_kernel_for_dispatch_key("recoverssm::commit", device.upper()):
+    if not _has_kernels(device):
         raise Unsupported(f"enable: {name}: weights on {device}, where this build has no operations")
+
+
+def _has_kernels(device: str) -> bool:
+    try:
+        return torch._C._dispatch_has_kernel_for_dispatch_key("recoverssm::commit", device.upper())
+    except RuntimeError:  # not the name of a dispatch key
+        return False
 
 
 def _prepare_inputs(self: nn.Module, input_ids: Tensor, *args, **kwargs) -> dict:
@@ -128,7 +141,7 @@ def _forward(
     **kwargs,
 ) -> Tensor:
     """What a mixer's forward is while it is enabled. hidden_states: [batch, L, hidden]."""
-    if torch.is_grad_enabled() and hidden_states.requires_grad:
+    if torch.is_grad_enabled() and (hidden_states.requires_grad or any(weight.requires_grad for weight in self.parameters())):
         raise RuntimeError("recoverssm: the operations have no gradient; use torch.no_grad(), or recoverssm.transformers.disable to train")
     if kwargs.get("cu_seq_lens_q") is not None or kwargs.get("seq_idx") is not None:
         raise Unsupported(f"{type(self).__name__}: packed sequences, expected one sequence a row")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import InvalidArgument
+
 
 class Agreement(NamedTuple):
     """How a generated text compares with plain decoding along it. Positions count from the start of the sequence."""
@@ -26,6 +28,10 @@ def agreement(model: torch.nn.Module, sequence: Tensor, prompt_length: int, boun
     A matrix product over a window has other bits than one over a single token, so that two tokens of nearly equal logits may change
     places. Such a position is a tie; without one, the texts are the same. sequence: [1, n] ids, as `generate` returns them.
     """
+    if sequence.ndim != 2 or sequence.shape[0] != 1:
+        raise InvalidArgument(f"agreement: sequence: shape {list(sequence.shape)}, expected [1, n]")
+    if not 0 < prompt_length < sequence.shape[1]:
+        raise InvalidArgument(f"agreement: prompt_length: {prompt_length}, expected 1..{sequence.shape[1] - 1}")
     ids = sequence[:, :prompt_length]
     # The argument and the output have the same name, which transformers changed on the way from 5.17 to 5.24.
     name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
