@@ -91,9 +91,11 @@ Outputs outputs(Pick& pick, int n) {
   return {strided_i32(pick, junk), strided_i32(pick, junk), strided_i32(pick, junk), strided_i32(pick, junk)};
 }
 
+// On a device a row that the CPU refuses the call for is dead.
 void matches(const PlanCase& c, int group, const Outputs& out) {
   for (int i = 0; i < c.n; ++i) {
-    const reference::Plan e = c.expected(group, i);
+    reference::Plan e = c.expected(group, i);
+    if (e.out_of_range) e = {.commit_len = 0, .final_block = c.null_id, .boundary_block = c.null_id, .boundary_len = 0};
     const std::string row = "row " + std::to_string(i) + " ";
     require(out.commit_len.get(i) == e.commit_len, row + "commit_len");
     require(out.final_indices.get(i) == e.final_block, row + "final");
@@ -125,7 +127,11 @@ TEST(Plan, MatchesTheCases) {
       require(status.kind == recoverssm::ErrorKind::out_of_range,
               "a column beyond the table or a negative num_computed is out_of_range, got " + std::string(name_of(status.kind)) +
                   " " + status.message);
-      require(untouched.check());
+      if (on_device()) {
+        matches(c, 0, out);
+      } else {
+        require(untouched.check());
+      }
       return;
     }
     require(status.ok(), status.message);
