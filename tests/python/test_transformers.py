@@ -142,6 +142,7 @@ def test_recurrent_draft(model, texts):
         assert run.acceptance > 0.9 and run.forwards <= TOKENS // 3
 
 
+@torch.no_grad()
 def test_recurrent_part_is_bitwise_the_plain_one(model, draft, monkeypatch):
     """Every token a layer kept in a speculative run, through a fresh layer one by one: the same outputs, the same state."""
     kept = {}  # layer -> [qkv, a, b, out] of a token each
@@ -297,7 +298,7 @@ def test_refusals(model, draft, monkeypatch):
         speculation.enable(draft)
     with pytest.raises(recoverssm.InvalidArgument, match="expected a model of transformers"):
         speculation.enable(torch.nn.Linear(1, 1))
-    with pytest.raises(recoverssm.InvalidArgument, match="max_drafts: 0, expected at least 1"):
+    with pytest.raises(recoverssm.InvalidArgument, match="max_drafts: 0, expected a whole number, at least 1"):
         speculation.enable(model, max_drafts=0)
     with pytest.raises(RuntimeError, match="no gradient"):
         model(ids)
