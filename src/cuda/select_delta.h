@@ -57,21 +57,37 @@ constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int w
   return tokens;
 }
 
-// Where heads are plenty, a block takes a whole head and prepares its tokens once; where they are few, value rows are spread out.
+// Where heads are few, value rows are spread over several blocks; otherwise a block takes a whole head and prepares its tokens once.
 // heads: rows of the call times value heads.
-constexpr std::int64_t kPlentyOfHeads = 1024;
 constexpr std::int64_t kFewHeads = 128;
 constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
+
+// Warps of a block that takes a whole head of `needed` warps' rows, where a multiprocessor has room for sixteen warps at a time. More warps
+// make a block quicker, but not in proportion (it prepares its tokens first), and blocks beyond the room wait for a second turn: turns times
+// the time of a turn, (4 + warps) / warps, measured on an H200 (docs/benchmarks/h200.md).
+constexpr std::int64_t kRoomForWarps = 132 * 16;
+constexpr int window_warps(int needed, std::int64_t heads) {
+  int best = 1;
+  std::int64_t least = INT64_MAX;
+  for (int warps = 1; warps <= kMaxWarps && warps <= needed; warps *= 2) {
+    const std::int64_t turns = (heads * warps + kRoomForWarps - 1) / kRoomForWarps;
+    const std::int64_t time = turns * (4 + warps) * (kMaxWarps / warps);
+    if (time < least) {
+      least = time;
+      best = warps;
+    }
+  }
+  return best;
+}
 
 // Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
 // ones (lazy form): one block a head.
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda, bool together) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   DeltaCut cut;
-  const int most = together || tile.rows == 1 ? kMaxWarps : 2;
-  cut.warps = needed < most ? needed : most;
+  cut.warps = together || few_heads(heads) ? (needed < kMaxWarps ? needed : kMaxWarps) : window_warps(needed, heads);
   const int all_passes = ceil_int(needed, cut.warps);
-  cut.passes = together || heads >= kPlentyOfHeads ? all_passes : 1;
+  cut.passes = few_heads(heads) && !together ? 1 : all_passes;
   cut.tiles = ceil_int(all_passes, cut.passes);
   const int wanted = S < 16 ? static_cast<int>(S) : 16;
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
