@@ -17,7 +17,10 @@ ROTATION = 320 << 20
 
 def inputs(rows, tokens, seed):
     torch.manual_seed(seed)
-    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+    def make(*shape):
+        return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
     return {
         "q": make(rows, tokens, H, K),
         "k": make(rows, tokens, H, K),
@@ -28,7 +31,11 @@ def inputs(rows, tokens, seed):
     }
 
 
-def median_us(work, replays=50):
+def median_us(data, final, replays=50):
+    def work():
+        for layer in data:
+            fused_recurrent_gated_delta_rule(**layer, output_final_state=final, use_qk_l2norm_in_kernel=True)
+
     work()  # compiles
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -61,14 +68,9 @@ def main():
             layers = max(2, min(12, -(-ROTATION // (rows * HV * K * V * 4))))
             data = [inputs(rows, tokens, seed) for seed in range(layers)]
 
-            def work():
-                for layer in data:
-                    fused_recurrent_gated_delta_rule(**layer, output_final_state=final, use_qk_l2norm_in_kernel=True)
-
-            us = median_us(work) / layers
+            us = median_us(data, final) / layers
             lines.append(f"{name},{rows},{tokens},{layers},{us:.3f}")
             print(f"{name:28s} rows {rows:4d} T {tokens:5d} layers {layers:3d} {us:10.2f} us", flush=True)
-            del data
     if args.csv:
         with open(args.csv, "w") as out:
             out.write("\n".join(lines) + "\n")

@@ -75,7 +75,8 @@ def enable(model: nn.Module, *, max_drafts: int = 64) -> nn.Module:
 def disable(model: nn.Module) -> nn.Module:
     """Takes back what `enable` put into a model; does nothing where there is nothing. Returns the model.
 
-    model: the one `enable` was given; of a part of it only that part is taken back, and the rest cannot speculate any more. Caches that the model filled while it was enabled cannot be used any more and say so.
+    model: the one `enable` was given; of a part of it only that part is taken back, and the rest cannot speculate any more. Caches that the
+    model filled while it was enabled cannot be used any more and say so.
     """
     if not isinstance(model, nn.Module):
         raise InvalidArgument(f"disable: model: {type(model).__name__}, expected a model of transformers")
