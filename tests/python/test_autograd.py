@@ -93,3 +93,11 @@ def test_lists_may_be_iterators():
 def test_lists_of_something_else_are_refused(layers, said):
     with pytest.raises(InvalidArgument, match=said):
         ops.commit(groups=[], layers=layers, window_capacity=4)
+
+
+def test_a_negated_view_cannot_be_written_but_can_be_read():
+    with pytest.raises(InvalidArgument, match="out: a negated or conjugated view"):
+        ops.causal_conv1d(**conv_arguments(out=torch._neg_view(torch.zeros(4, 256))))
+    arguments = conv_arguments(x=torch._neg_view(torch.ones(4, 256)))
+    ops.causal_conv1d(**arguments)
+    assert arguments["out"][3, 0] == -4

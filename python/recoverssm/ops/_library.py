@@ -112,6 +112,10 @@ def call(operation: str, overload: str, arguments: dict[str, Any]) -> None:
     given = {name: value for name, value in arguments.items() if value is not None or name in names}
     if torch.is_grad_enabled():
         _refuse_gradients(operation, given)
+    for name in written:
+        # PyTorch hands a copy of such a view to an operation and expects the result back from it.
+        if any(tensor.is_neg() or tensor.is_conj() for tensor in _tensors([given.get(name)])):
+            raise InvalidArgument(f"{operation}: {name}: a negated or conjugated view, expected one that can be written (resolve_neg())")
     try:
         function(**given)
         # Autograd learns that these were written, as it does of PyTorch's own in-place operations.
