@@ -6,8 +6,9 @@ namespace recoverssm::cuda {
 namespace {
 
 constexpr std::int64_t kMaxK = 256;
-constexpr std::int64_t kMaxSize = 1 << 30;  // heads and V: kernels count in int
-constexpr std::int64_t kMaxRows = 65535;    // a grid's second and third dimension
+constexpr std::int64_t kMaxSize = 1 << 30;        // heads and V: kernels count in int
+constexpr std::int64_t kMaxHeadRows = INT32_MAX;  // HV * V: a grid's first dimension has a block for each few of them
+constexpr std::int64_t kMaxRows = 65535;          // a grid's second and third dimension
 
 struct Size {
   const char* name;
@@ -36,15 +37,19 @@ Support rule_support(const char* op, const RuleInputs& inputs, const Rows& rows)
   const Support keys = sizes_fit(op, "q", {{"H", size_at(inputs.q, 3, 1), kMaxSize}, {"K", size_at(inputs.q, 3, 2), kMaxK}});
   if (!keys.supported) return keys;
   const Support values = sizes_fit(op, "v", {{"HV", size_at(inputs.v, 3, 1), kMaxSize}, {"V", size_at(inputs.v, 3, 2), kMaxSize}});
-  return values.supported ? rows_support(op, rows) : values;
+  if (!values.supported) return values;
+  const Support grid = sizes_fit(op, "v", {{"HV * V", size_at(inputs.v, 3, 1) * size_at(inputs.v, 3, 2), kMaxHeadRows}});
+  return grid.supported ? rows_support(op, rows) : grid;
 }
 
 Support layer_support(const char* op, std::span<const Layer> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const TensorView& state = layers[i].state;
-    const Support fits = sizes_fit(
-        op, "layers[" + std::to_string(i) + "].state",
-        {{"HV", size_at(state, 4, 1), kMaxSize}, {"V", size_at(state, 4, 2), kMaxSize}, {"K", size_at(state, 4, 3), kMaxK}});
+    const Support fits = sizes_fit(op, "layers[" + std::to_string(i) + "].state",
+                                   {{"HV", size_at(state, 4, 1), kMaxSize},
+                                    {"V", size_at(state, 4, 2), kMaxSize},
+                                    {"HV * V", size_at(state, 4, 1) * size_at(state, 4, 2), kMaxHeadRows},
+                                    {"K", size_at(state, 4, 3), kMaxK}});
     if (!fits.supported) return fits;
   }
   return {};
