@@ -47,6 +47,7 @@ void check_layers(const SessionState& state, std::span<const std::byte> bytes, c
 std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tokens, std::uint64_t tag, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("export_checkpoint", context);
     Request& request = idle_request(state, "export_checkpoint", id);
     require_live("export_checkpoint", id, request);
     const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, Use::read, context);

@@ -164,6 +164,7 @@ std::vector<std::int64_t> Session::exportable(RequestId id) const {
 RequestId Session::fork(RequestId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("fork", context);
     Request& request = idle_request(state, "fork", id);
     require_live("fork", id, request);
     const Source source = source_of_copy(state, "fork", id, request, request.tokens, Use::copy, context);
@@ -176,6 +177,7 @@ RequestId Session::fork(RequestId id, Context& context) {
 PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("hold", context);
     Request& request = idle_request(state, "hold", id);
     require_live("hold", id, request);
     const Source source = source_of_copy(state, "hold", id, request, tokens, Use::copy, context);
@@ -186,6 +188,7 @@ PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
 PrefixId Session::finish_and_hold(RequestId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("finish_and_hold", context);
     Request& request = idle_request(state, "finish_and_hold", id);
     require_live("finish_and_hold", id, request);
     fold_one(state, id, context);
@@ -202,6 +205,7 @@ PrefixId Session::finish_and_hold(RequestId id, Context& context) {
 RequestId Session::admit(PrefixId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("admit", context);
     const Prefix& prefix = prefix_of(state, "admit", id);
     Source source{prefix.blocks, {}};
     for (std::size_t g = 0; g < state.groups(); ++g) source.shared.push_back(may_be_shared(state, g, prefix.tokens));

@@ -81,6 +81,7 @@ void fold(SessionState& state, std::span<const RequestId> requests, Context& con
 void Session::materialize(std::span<const RequestId> requests, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
+    require_host("materialize", context);
     for (const RequestId id : requests) require_live("materialize", id, idle_request(state, "materialize", id));
     fold(state, requests, context);
   });

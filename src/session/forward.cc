@@ -136,6 +136,7 @@ void layer_ran(OpenStep& step, std::int32_t layer) {
 void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
+    require_host("forward", context);
     OpenStep& step = step_of(state, "forward", id);
     const LayerConfig& layer = layer_to_run(state, step, index, false);
     const LayerPool& pool = state.pools[static_cast<std::size_t>(index)];
@@ -173,6 +174,7 @@ void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Cont
 void Session::forward(StepId id, std::int32_t index, const ShortConvInputs& in, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
+    require_host("forward", context);
     OpenStep& step = step_of(state, "forward", id);
     const LayerConfig& layer = layer_to_run(state, step, index, true);
     const LayerPool& pool = state.pools[static_cast<std::size_t>(index)];

@@ -268,6 +268,7 @@ bool Session::fits(std::span<const StepRow> rows) const {
 StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
+    require_host("open_step", context);
     check_rows(state, rows);
     for (std::size_t g = 0; g < state.groups(); ++g) {
       const Room room = room_for(state, g, rows);

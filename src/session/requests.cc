@@ -9,6 +9,11 @@ void fail(ErrorKind kind, const char* call, const std::string& argument, const s
   throw Error({kind, std::string("session.") + call + ": " + argument + ": " + got + ", expected " + expected});
 }
 
+void require_host(const char* call, const Context& context) {
+  if (context.backend() == Backend::cpu) return;
+  fail(ErrorKind::unsupported, call, "context", name_of(context.backend()), "cpu: a session's pools are host memory");
+}
+
 void add(Counters& sum, const Counters& more) {
   sum.rows += more.rows, sum.tokens += more.tokens;
   sum.state_read += more.state_read, sum.state_written += more.state_written;

@@ -96,6 +96,8 @@ struct SessionState {
 // The text of an error, as in contract/check.h: "session.open_step: rows[1].tokens: 9, expected at most window_capacity = 4".
 [[noreturn]] void fail(ErrorKind kind, const char* call, const std::string& argument, const std::string& got,
                        const std::string& expected);
+// Pools, plans and counts are host memory.
+void require_host(const char* call, const Context& context);
 
 // Runs one call of the session and counts it if it is refused.
 template <class Body>
