@@ -1,6 +1,6 @@
 // What the CPU backend can run: everything the contract allows, with K up to 256 and sizes that an int holds.
 
-#include <string>
+#include "contract/support.h"
 
 #include "cpu/ops.h"
 
@@ -10,23 +10,9 @@ namespace {
 constexpr std::int64_t kMaxK = 256;
 constexpr std::int64_t kMaxSize = 1 << 30;  // heads and V: the kernels count in int, with room for padding
 
-struct Size {
-  const char* name;
-  std::int64_t value;
-  std::int64_t most;
-};
-
-Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<Size> sizes) {
-  for (const Size& size : sizes) {
-    if (size.value <= size.most) continue;
-    return {false, std::string(op) + ": " + argument + ": " + size.name + " = " + std::to_string(size.value) +
-                       ", expected at most " + std::to_string(size.most) + " on the CPU"};
-  }
-  return {};
+Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<SizeLimit> sizes) {
+  return within_limits(op, argument, sizes, "on the CPU");
 }
-
-// Sizes of a view that validate accepts. Of others nothing is asked.
-std::int64_t size_at(const TensorView& view, int dims, std::size_t dim) { return view.dims == dims ? view.shape[dim] : 0; }
 
 Support rule_support(const char* op, const RuleInputs& inputs) {
   const Support keys = sizes_fit(op, "q", {{"H", size_at(inputs.q, 3, 1), kMaxSize}, {"K", size_at(inputs.q, 3, 2), kMaxK}});

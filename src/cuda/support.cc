@@ -1,5 +1,7 @@
 // What the CUDA backend can run: everything the contract allows, with K up to 256 and sizes that a launch's grid holds.
 
+#include "contract/support.h"
+
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
@@ -10,23 +12,9 @@ constexpr std::int64_t kMaxSize = 1 << 30;        // heads and V: kernels count 
 constexpr std::int64_t kMaxHeadRows = INT32_MAX;  // HV * V: a grid's first dimension has a block for each few of them
 constexpr std::int64_t kMaxRows = 65535;          // a grid's second and third dimension
 
-struct Size {
-  const char* name;
-  std::int64_t value;
-  std::int64_t most;
-};
-
-Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<Size> sizes) {
-  for (const Size& size : sizes) {
-    if (size.value <= size.most) continue;
-    return {false, std::string(op) + ": " + argument + ": " + size.name + " = " + std::to_string(size.value) +
-                       ", expected at most " + std::to_string(size.most) + " on CUDA"};
-  }
-  return {};
+Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<SizeLimit> sizes) {
+  return within_limits(op, argument, sizes, "on CUDA");
 }
-
-// Sizes of a view that validate accepts. Of others nothing is asked.
-std::int64_t size_at(const TensorView& view, int dims, std::size_t dim) { return view.dims == dims ? view.shape[dim] : 0; }
 
 Support rows_support(const char* op, const Rows& rows) {
   const TensorView& ids = rows.state_indices;
