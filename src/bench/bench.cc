@@ -171,7 +171,7 @@ class Runner {
   }
 
   void add(Planned planned) {
-    const auto limit = static_cast<std::size_t>(report_.options.memory_gib * 0x1p30);
+    const auto limit = static_cast<std::size_t>(*report_.options.memory_gib * 0x1p30);
     const std::size_t bytes = planned.set_bytes * planned.sets;
     if (planned.skip.empty() && bytes > limit) {
       planned.skip = fmt::format("needs {:.1f} GiB of data, more than --memory allows", static_cast<double>(bytes) / 0x1p30);
@@ -276,7 +276,7 @@ Options resolved(Options options, const Hardware& hardware) {
   for (Target& target : options.targets) {
     if (const Status status = resolve_target(target, target); !status.ok()) throw Error({status.kind, "bench: " + status.message});
   }
-  if (options.memory_gib == 0) options.memory_gib = options.backend == Backend::cpu ? kHostGiB : kDeviceGiB;
+  if (!options.memory_gib) options.memory_gib = options.backend == Backend::cpu ? kHostGiB : kDeviceGiB;
   if (options.threads.empty()) options.threads = {1, hardware.cores};
   std::sort(options.threads.begin(), options.threads.end());
   options.threads.erase(std::unique(options.threads.begin(), options.threads.end()), options.threads.end());
@@ -290,7 +290,7 @@ Options resolved(Options options, const Hardware& hardware) {
     }
   };
   in_range("--min-time", options.min_time, kMostSeconds);
-  in_range("--memory", options.memory_gib, kMostGiB);
+  in_range("--memory", *options.memory_gib, kMostGiB);
   if (!std::isfinite(options.compare_gib) || options.compare_gib < 0) {
     refuse(fmt::format("--compare {}, expected 0 or more", options.compare_gib));
   }

@@ -89,7 +89,7 @@ class DeviceRunner {
   std::size_t ceiling_bytes() const { return kCeilingCaches * report_.device.l2_bytes / kWorkspaceAlignment * kWorkspaceAlignment; }
 
   void plan(const std::vector<Job>& jobs) {
-    const auto limit = std::min(static_cast<std::size_t>(report_.options.memory_gib * 0x1p30), report_.device.memory_bytes);
+    const auto limit = std::min(static_cast<std::size_t>(*report_.options.memory_gib * 0x1p30), report_.device.memory_bytes);
     std::size_t bytes = std::max(2 * ceiling_bytes(), static_cast<std::size_t>(report_.options.compare_gib * 0x1p30) + kPiece);
     for (const Job& job : jobs) {
       Planned planned{job, bytes_of(job), 1, workspace_of(job, device_.launch()), ""};

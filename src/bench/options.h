@@ -28,7 +28,7 @@ struct Options {
   std::vector<Size> sizes = {Size::beyond_cache, Size::in_cache};
   double min_time = 0.08;  // seconds a repetition
   int repetitions = 5;
-  double memory_gib = 0;  // most that the data sets of one case may take; 0: 4, on a device 16
+  std::optional<double> memory_gib;  // most that the data sets of one case may take; absent: 4, on a device 16
   double compare_gib =
       0.5;  // a device: bytes of the largest set that is compared with the CPU before anything is timed; 0: none is
 };

@@ -178,7 +178,6 @@ std::function<int()> add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")
       ->type_name("GIB")
-      ->check(CLI::PositiveNumber)
       ->default_str("4; of a device 16");
   command->add_option("--compare", o.compare_gib, "On a device: GiB of the largest set compared with the CPU, bit by bit; 0: none")
       ->type_name("GIB")
