@@ -17,6 +17,15 @@
 #include <sycl/sycl.hpp>
 #endif
 
+// Loops over registers; the host's compiler reads bodies too and does not know the word.
+#if defined(__clang__)
+#define RSSM_UNROLL _Pragma("unroll")
+#define RSSM_NO_UNROLL _Pragma("nounroll")
+#else
+#define RSSM_UNROLL
+#define RSSM_NO_UNROLL
+#endif
+
 #if defined(RSSM_AT_RUN_TIME)
 // One work item, one thread of control; no sub-group size asked for.
 #define RSSM_KERNEL(name, Args, ...)                                                                                           \

@@ -10,7 +10,12 @@ namespace recoverssm::sycl_backend {
 
 // clang-format off
 // Those written. An operation that is not here is unsupported.
-#define RECOVERSSM_SYCL_WRITTEN(OP)                \
+#define RECOVERSSM_SYCL_WRITTEN(OP)                                  \
+  OP(gated_delta_rule, GatedDeltaRuleParams)                         \
+  OP(gated_delta_rule_snapshots, GatedDeltaRuleSnapshotsParams)      \
+  OP(gated_delta_rule_verify, GatedDeltaRuleVerifyParams)            \
+  OP(commit, CommitParams)                                           \
+  OP(materialize, MaterializeParams)                                 \
   OP(commit_plan, CommitPlanParams)                \
   OP(commit_plan_groups, CommitPlanGroupsParams)
 

@@ -41,6 +41,8 @@ struct Built {
 struct Programs {
   ::sycl::context context;
   ::sycl::device device;
+  DeviceTraits traits;  // but for the sub-group size, which may be asked for anew
+  std::vector<std::size_t> sub_groups;
   std::map<Key, Built> built;
 };
 
@@ -53,8 +55,12 @@ Programs& programs_of(const ::sycl::queue& queue) {
   for (const auto& each : all) {
     if (each->context == context && each->device == device) return *each;
   }
-  all.push_back(std::make_unique<Programs>(Programs{context, device, {}}));
-  return *all.back();
+  all.push_back(std::make_unique<Programs>(Programs{context, device, {}, {}, {}}));
+  Programs& made = *all.back();
+  made.traits.cpu = device.is_cpu();
+  made.traits.compute_units = static_cast<int>(device.get_info<::sycl::info::device::max_compute_units>());
+  made.sub_groups = device.get_info<::sycl::info::device::sub_group_sizes>();
+  return made;
 }
 
 // Contraction is off: what is fused says so. Ids may pass 2^31.
@@ -93,12 +99,27 @@ constexpr Program kTable = {.header = "table.h", .defines = {}};
 
 void set_sub_group_size_wanted(int size) { wanted_sub_group = size; }
 
-int sub_group_size(const ::sycl::device& device) {
-  const auto sizes = device.get_info<::sycl::info::device::sub_group_sizes>();
+namespace {
+
+int choose_sub_group(const std::vector<std::size_t>& sizes) {
   const auto has = [&](int size) { return std::find(sizes.begin(), sizes.end(), static_cast<std::size_t>(size)) != sizes.end(); };
   if (const int wanted = wanted_sub_group; wanted != 0 && has(wanted)) return wanted;
   const auto* const found = std::find_if(std::begin(kSubGroupSizes), std::end(kSubGroupSizes), has);
   return found == std::end(kSubGroupSizes) ? 0 : *found;
+}
+
+}  // namespace
+
+int sub_group_size(const ::sycl::device& device) {
+  return choose_sub_group(device.get_info<::sycl::info::device::sub_group_sizes>());
+}
+
+DeviceTraits traits_of(const ::sycl::queue& queue) {
+  const std::scoped_lock held(lock);
+  const Programs& at = programs_of(queue);
+  DeviceTraits traits = at.traits;
+  traits.sub_group = choose_sub_group(at.sub_groups);
+  return traits;
 }
 
 const ::sycl::kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name) {

@@ -10,6 +10,7 @@
 
 #include "recoverssm/recoverssm.hpp"
 #include "sycl/module.h"
+#include "sycl/select.h"
 
 namespace recoverssm::sycl_backend {
 
@@ -21,6 +22,8 @@ constexpr int kSubGroupSizes[] = {16, 8, 32};
 
 // Size of the sub-groups of kernels that use them; 0 if the device has none of these.
 int sub_group_size(const ::sycl::device& device);
+// What select.h asks of a queue's device; looked up once.
+DeviceTraits traits_of(const ::sycl::queue& queue);
 void set_sub_group_size_wanted(int size);
 
 // Kernels that are compiled together: a header of src/sycl/kernels, after lines that define what it is to be compiled for.
