@@ -8,7 +8,7 @@
 
 namespace recoverssm {
 
-// Owns a thread pool (or a place on a CUDA stream) and a workspace that grows before a launch, never inside one. Not to be used by two
+// Owns a thread pool (or a place on a CUDA stream or a SYCL queue) and a workspace that grows before a launch, never inside one. Not to be used by two
 // threads at once; make one a caller thread. After fork, the child must make its own.
 class Context {
  public:
@@ -19,6 +19,10 @@ class Context {
   // Calls return before the device is done. Between two sizes of workspace the device is waited for. Throws Error(unsupported) if
   // cuda::unavailable_reason() has one.
   static Context cuda(void* stream = nullptr);
+
+  // The same on SYCL: on an in-order queue (a sycl::queue*, which must outlive the context; null: a queue of the default device). Throws
+  // Error(unsupported) if sycl_backend::unavailable_reason() has one.
+  static Context sycl(void* queue = nullptr);
 
   ~Context();
   Context(Context&&) noexcept;
@@ -33,7 +37,7 @@ class Context {
 
   Target target = Target::best;
   Counters* counters = nullptr;
-  DeviceFlag* flag = nullptr;  // CUDA: where kernels report what they find wrong in index contents
+  DeviceFlag* flag = nullptr;  // devices: where kernels report what they find wrong in index contents
 
  private:
   struct State;

@@ -24,6 +24,7 @@
 #include "recoverssm/session_config.hpp"
 #include "recoverssm/short_conv.hpp"
 #include "recoverssm/sizes.hpp"
+#include "recoverssm/sycl.hpp"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm {

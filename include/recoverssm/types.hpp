@@ -100,7 +100,7 @@ class Error : public std::exception {
 };
 
 // Where operations run. All give the same bits.
-enum class Backend : std::uint8_t { cpu, cuda };
+enum class Backend : std::uint8_t { cpu, cuda, sycl };
 
 const char* name_of(Backend backend);  // "cpu", ...
 
@@ -175,8 +175,8 @@ struct Counters {
 
 // How one call runs. Backend, threads, target and workspace never change a result's bits.
 //
-// Backend::cuda: every tensor and the workspace are memory of the current device; the call puts its kernels on `stream` and returns.
-// It neither allocates nor synchronises, and may be captured into a graph. Index contents are read by the kernels alone: what they find
+// Backend::cuda, sycl: every tensor and the workspace are memory of the current device; the call puts its kernels on `stream` and returns.
+// It neither allocates nor synchronises (but see docs/sycl.md on the first call of a kind), and may be captured into a graph. Index contents are read by the kernels alone: what they find
 // wrong goes to `flag`. `parallel`, `target` and `counters` are of the CPU (counters: refused, nobody could count without reading back).
 struct Launch {
   Workspace workspace{};
@@ -184,7 +184,7 @@ struct Launch {
   Target target = Target::best;
   Counters* counters = nullptr;  // optional, added to
   Backend backend = Backend::cpu;
-  void* stream = nullptr;      // a cudaStream_t; null: the default stream
+  void* stream = nullptr;      // a cudaStream_t, or an in-order sycl::queue*; null: the default one
   DeviceFlag* flag = nullptr;  // optional, in memory the device can write
 };
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "api/devices.h"
 #include "api/thread_pool.h"
-#include "cuda/ops.h"
 
 namespace recoverssm {
 namespace {
@@ -16,15 +16,16 @@ namespace {
 // Gives workspace back to where it came from.
 struct Release {
   Backend backend = Backend::cpu;
+  void* stream = nullptr;
   void operator()(std::byte* memory) const {
-    if (backend == Backend::cuda) return cuda::release(memory);
+    if (backend != Backend::cpu) return device_calls(backend).release(stream, memory);
     ::operator delete (memory, std::align_val_t{kWorkspaceAlignment});
   }
 };
 
-std::byte* allocate(Backend backend, std::size_t bytes) {
+std::byte* allocate(Backend backend, void* stream, std::size_t bytes) {
   if (backend == Backend::cpu) return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kWorkspaceAlignment}));
-  void* const memory = cuda::allocate(bytes);
+  void* const memory = device_calls(backend).allocate(stream, bytes);
   if (memory == nullptr)
     throw Error({ErrorKind::device_error, "no device memory for a workspace of " + std::to_string(bytes) + " bytes"});
   return static_cast<std::byte*>(memory);
@@ -34,7 +35,7 @@ std::byte* allocate(Backend backend, std::size_t bytes) {
 
 struct Context::State {
   explicit State(int workers) : pool(workers) {}
-  State(Backend backend_, void* stream_) : pool(1), backend(backend_), stream(stream_), memory(nullptr, {backend_}) {}
+  State(Backend backend_, void* stream_) : pool(1), backend(backend_), stream(stream_), memory(nullptr, {backend_, stream_}) {}
 
   ThreadPool pool;
   Backend backend = Backend::cpu;
@@ -50,9 +51,23 @@ Context::Context(int threads) {
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
+namespace {
+
+void must_run(Backend backend) {
+  if (const std::string reason = unavailable_reason(backend); !reason.empty())
+    throw Error({ErrorKind::unsupported, std::string(name_of(backend)) + ": " + reason});
+}
+
+}  // namespace
+
 Context Context::cuda(void* stream) {
-  if (std::string reason = cuda::unavailable_reason(); !reason.empty()) throw Error({ErrorKind::unsupported, "cuda: " + reason});
+  must_run(Backend::cuda);
   return Context(std::make_unique<State>(Backend::cuda, stream));
+}
+
+Context Context::sycl(void* queue) {
+  must_run(Backend::sycl);
+  return Context(std::make_unique<State>(Backend::sycl, queue));
 }
 
 Backend Context::backend() const { return state_->backend; }
@@ -77,7 +92,7 @@ Launch Context::launch(std::size_t bytes) {
     if (bytes > std::size_t{PTRDIFF_MAX}) throw std::bad_alloc();  // the library's own check of such a size would wrap
     state_->memory.reset();
     state_->bytes = 0;
-    state_->memory.reset(allocate(state_->backend, bytes));
+    state_->memory.reset(allocate(state_->backend, state_->stream, bytes));
     state_->bytes = bytes;
   }
   return launch();

@@ -9,6 +9,7 @@
 #include "cpu/ops.h"
 #include "cuda/ops.h"
 #include "recoverssm/recoverssm.hpp"
+#include "sycl/ops.h"
 
 namespace recoverssm {
 namespace {
@@ -34,6 +35,7 @@ template <class Params>
 std::size_t workspace_size_of(const Params& params, const Launch& launch) {
   if (!has_work(params)) return 0;
   if (launch.backend == Backend::cuda) return cuda::scratch_size(params);
+  if (launch.backend == Backend::sycl) return sycl_backend::scratch_size(params, launch);
   return std::max(contents_workspace_size(params), cpu::scratch_size(params, std::max(cpu::workers_of(launch), 1)));
 }
 
@@ -45,7 +47,9 @@ template <class Params>
 Support support_on(const char* op, const Params& params, Backend backend) {
   if (backend == Backend::cpu) return cpu::support(params);
   if (backend == Backend::cuda) return cuda::support(params);
-  return {false, std::string(op) + ": backend: value " + std::to_string(static_cast<int>(backend)) + ", expected cpu or cuda"};
+  if (backend == Backend::sycl) return sycl_backend::support(params);
+  return {false,
+          std::string(op) + ": backend: value " + std::to_string(static_cast<int>(backend)) + ", expected cpu, cuda or sycl"};
 }
 
 Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
@@ -68,10 +72,11 @@ Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
 
 // Of params that validate accepts and this backend supports. Contents are the kernels' own matter.
 template <class Params>
-Status run_on_cuda(const char* op, const Params& params, const Launch& launch) {
+Status run_on_device(const char* op, const Params& params, const Launch& launch) {
   if (launch.counters != nullptr) return invalid(op, "counters", "given", "none: a device's rows are not known to the host");
   if (Status status = check_launch(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
-  return has_work(params) ? cuda::execute(params, launch) : Status{};
+  if (!has_work(params)) return {};
+  return launch.backend == Backend::cuda ? cuda::execute(params, launch) : sycl_backend::execute(params, launch);
 }
 
 // Of params that validate accepts.
@@ -80,7 +85,7 @@ Status run_valid(const char* op, const Params& params, const Launch& launch) {
   if (const Support support = query_support(params, launch.backend); !support.supported) {
     return {ErrorKind::unsupported, support.reason};
   }
-  if (launch.backend == Backend::cuda) return run_on_cuda(op, params, launch);
+  if (launch.backend != Backend::cpu) return run_on_device(op, params, launch);
   Target target = Target::best;
   if (Status status = resolve_target(launch.target, target); !status.ok()) {
     return {status.kind, std::string(op) + ": " + status.message};

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "api/devices.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/report.h"
@@ -92,12 +93,13 @@ int run(const Arguments& arguments) {
     }
     options.targets = {resolved};
   }
-  if (arguments.backend == name_of(Backend::cuda)) {
-    if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
-      fmt::print(stderr, "recoverssm check: backend cuda: {}; available: cpu\n", reason);
+  for (const Backend backend : {Backend::cuda, Backend::sycl}) {
+    if (arguments.backend != name_of(backend)) continue;
+    if (const std::string reason = unavailable_reason(backend); !reason.empty()) {
+      fmt::print(stderr, "recoverssm check: backend {}: {}; available: cpu\n", arguments.backend, reason);
       return kUnavailable;
     }
-    options.backend = Backend::cuda;
+    options.backend = backend;
   }
   if (const int code = try_report("check", arguments.report); code != kOk) return code;
   options.threads = {1, std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 3, 8)};
@@ -127,8 +129,8 @@ std::function<int()> add_check(CLI::App& app) {
                     });
   command
       ->add_option("--backend", arguments->backend,
-                   "cpu, or cuda: every operation on the device, against recorded bits and the CPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+                   "cpu, or cuda or sycl: every operation on the device, against recorded bits and the CPU")
+      ->check(CLI::IsMember({"cpu", "cuda", "sycl"}))
       ->capture_default_str();
   command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");

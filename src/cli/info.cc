@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/devices.h"
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/support_table.h"
@@ -40,11 +41,7 @@ std::vector<std::string> cpu_features() {
   return features;
 }
 
-// Why a backend does not run here; empty: it does.
-std::string missing(Backend backend) { return backend == Backend::cpu ? "" : cuda::unavailable_reason(); }
-
-constexpr Backend kBackends[] = {Backend::cpu, Backend::cuda};
-constexpr const char* kAbsent[] = {"sycl"};  // not written yet
+constexpr Backend kBackends[] = {Backend::cpu, Backend::cuda, Backend::sycl};
 
 std::string version_text(int version) { return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -80,6 +77,40 @@ std::string text_of_cuda() {
   return text;
 }
 
+void describe_sycl(ordered_json& to) {
+  ordered_json devices = ordered_json::array();
+  for (const sycl_backend::Device& device : sycl_backend::devices()) {
+    devices.push_back({{"index", device.index},
+                       {"name", device.name},
+                       {"platform", device.platform},
+                       {"driver", device.driver},
+                       {"kind", device.kind},
+                       {"compute_units", device.compute_units},
+                       {"memory_bytes", device.memory_bytes},
+                       {"sub_group_sizes", device.sub_group_sizes},
+                       {"default", device.chosen},
+                       {"usable", device.unusable.empty()},
+                       {"reason", device.unusable.empty() ? ordered_json(nullptr) : ordered_json(device.unusable)}});
+  }
+  const std::string inexact = sycl_backend::inexact();
+  to["runtime"] = sycl_backend::runtime().empty() ? ordered_json(nullptr) : ordered_json(sycl_backend::runtime());
+  to["inexact"] = inexact.empty() ? ordered_json(nullptr) : ordered_json(inexact);
+  to["devices"] = std::move(devices);
+}
+
+std::string text_of_sycl() {
+  if (sycl_backend::runtime().empty()) return "";
+  std::string text = fmt::format("SYCL            {}\n", sycl_backend::runtime());
+  for (const sycl_backend::Device& device : sycl_backend::devices()) {
+    text += fmt::format("  device {}      {}, {}, {} driver {}, {} compute units, {}, sub-groups of {}{}{}\n", device.index,
+                        device.name, device.kind, device.platform, device.driver, device.compute_units,
+                        bytes_text(static_cast<double>(device.memory_bytes)), fmt::join(device.sub_group_sizes, " "),
+                        device.chosen ? ", the default" : "", device.unusable.empty() ? "" : ": not usable: " + device.unusable);
+  }
+  if (const std::string inexact = sycl_backend::inexact(); !inexact.empty()) text += fmt::format("  not exact     {}\n", inexact);
+  return text;
+}
+
 void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
@@ -91,16 +122,16 @@ ordered_json describe() {
   for (const Target target : available_targets()) targets.push_back(name_of(target));
   ordered_json backends = ordered_json::array();
   for (const Backend backend : kBackends) {
-    const std::string reason = missing(backend);
+    const std::string reason = unavailable_reason(backend);
     backends.push_back({{"name", name_of(backend)},
                         {"available", reason.empty()},
                         {"reason", reason.empty() ? ordered_json(nullptr) : ordered_json(reason)}});
     if (backend == Backend::cuda) describe_cuda(backends.back());
+    if (backend == Backend::sycl) describe_sycl(backends.back());
   }
-  for (const char* name : kAbsent) backends.push_back({{"name", name}, {"available", false}, {"reason", "not in this build"}});
   ordered_json support = ordered_json::array();
   for (const Backend backend : kBackends) {
-    if (!missing(backend).empty()) continue;
+    if (!unavailable_reason(backend).empty()) continue;
     for (const SupportEntry& entry : support_table(backend)) {
       support.push_back({{"op", entry.operation},
                          {"activation", entry.has_activation ? ordered_json(name_of(entry.activation)) : ordered_json(nullptr)},
@@ -148,17 +179,16 @@ std::string text_of_info() {
   std::vector<std::string> targets, backends;
   for (const Target target : available_targets()) targets.emplace_back(name_of(target));
   for (const Backend backend : kBackends) {
-    const std::string reason = missing(backend);
+    const std::string reason = unavailable_reason(backend);
     backends.push_back(reason.empty() ? name_of(backend) : fmt::format("{} ({})", name_of(backend), reason));
   }
-  for (const char* name : kAbsent) backends.push_back(fmt::format("{} (not in this build)", name));
   std::string text = fmt::format("recoverssm {}\nCPU features    {}\ntargets         {} (best: {})\nbackends        {}\n",
                                  version(), fmt::join(cpu_features(), " "), fmt::join(targets, ", "),
                                  status.ok() ? name_of(best) : status.message, fmt::join(backends, ", "));
-  text += text_of_cuda();
+  text += text_of_cuda() + text_of_sycl();
   text += fmt::format("record layouts  {}, {}\n", record_layout_id(Gate::gdn), record_layout_id(Gate::kda));
   for (const Backend backend : kBackends) {
-    if (missing(backend).empty()) text += text_of_support(backend);
+    if (unavailable_reason(backend).empty()) text += text_of_support(backend);
   }
   return text;
 }

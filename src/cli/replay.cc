@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/devices.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -29,11 +30,12 @@ struct Arguments {
 
 // Why nothing can run here, or nothing.
 std::string unavailable(const trace::ReplayOptions& options) {
-  if (options.backend == "cuda") {
-    const std::string reason = cuda::unavailable_reason();
-    return reason.empty() ? "" : fmt::format("backend cuda: {}; available: cpu", reason);
+  for (const Backend backend : {Backend::cuda, Backend::sycl}) {
+    if (options.backend != name_of(backend)) continue;
+    const std::string reason = unavailable_reason(backend);
+    return reason.empty() ? "" : fmt::format("backend {}: {}; available: cpu", options.backend, reason);
   }
-  if (options.backend != "cpu") return fmt::format("backend {} is not in this build, there are: cpu, cuda", options.backend);
+  if (options.backend != "cpu") return fmt::format("backend {} is not one, there are: cpu, cuda, sycl", options.backend);
   Target resolved = Target::best;
   const Status status = resolve_target(options.target, resolved);
   return status.ok() ? "" : status.message;
@@ -90,8 +92,9 @@ std::function<int()> add_replay(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("replay", "Run traces and check what they expect");
   command->add_option("files", arguments->files, "Trace files (*.rst.safetensors)")->required()->type_name("FILE...");
-  command->add_option("--backend", arguments->options.backend, "Backend that runs the calls: cpu or cuda")->capture_default_str();
-  command->add_option("--compare", arguments->compare, "cuda: run every call on this backend as well; all bits must agree")
+  command->add_option("--backend", arguments->options.backend, "Backend that runs the calls: cpu, cuda or sycl")
+      ->capture_default_str();
+  command->add_option("--compare", arguments->compare, "cuda, sycl: run every call on this backend as well; all bits must agree")
       ->check(CLI::IsMember({"cpu"}));
   command->add_flag("--no-guards", arguments->no_guards,
                     "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");

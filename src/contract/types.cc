@@ -80,6 +80,8 @@ const char* name_of(Backend backend) {
       return "cpu";
     case Backend::cuda:
       return "cuda";
+    case Backend::sycl:
+      return "sycl";
   }
   return "unknown";
 }

@@ -1,4 +1,4 @@
-// A trace's buffers on a CUDA device. The host keeps a copy of each, guards included, which is what the checks look at: contents go to the
+// A trace's buffers on a device. The host keeps a copy of each, guards included, which is what the checks look at: contents go to the
 // device before a call and come back after it.
 #pragma once
 
@@ -15,11 +15,13 @@ namespace recoverssm::trace {
 // Device memory that is given back. Throws Error(device_error) if there is none.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(std::size_t bytes);
+  DeviceMemory(Backend backend, std::size_t bytes);
   std::byte* data() const { return memory_.get(); }
+  Backend backend() const { return memory_.get_deleter().backend; }
 
  private:
   struct Release {
+    Backend backend;
     void operator()(std::byte* memory) const;
   };
   std::unique_ptr<std::byte, Release> memory_;
@@ -29,7 +31,7 @@ class DeviceMemory {
 // where the contents end: what compute-sanitizer needs to find a read past it.
 class DeviceCopy {
  public:
-  DeviceCopy(std::size_t bytes, bool guards);
+  DeviceCopy(Backend backend, std::size_t bytes, bool guards);
 
   std::byte* data() const { return memory_.data() + (guards_ ? GuardedMemory::kGuard : 0); }
   // Between the device and a host memory of the same size. Throw Error(device_error).
@@ -46,11 +48,12 @@ class DeviceCopy {
 // Stream and flag of one trace.
 class DeviceStream {
  public:
-  DeviceStream();
+  explicit DeviceStream(Backend backend);
   ~DeviceStream();
   DeviceStream(const DeviceStream&) = delete;
   DeviceStream& operator=(const DeviceStream&) = delete;
 
+  Backend backend() const { return flag_.backend(); }
   // Without a workspace.
   Launch launch() const;
   // Waits for what was launched.

@@ -58,7 +58,9 @@ class Session {
  public:
   Session(const Document& document, const ReplayOptions& options, Context& context, ReplayResult& result)
       : document_(document), options_(options), context_(context), result_(result) {
-    if (options.backend == name_of(Backend::cuda)) device_.emplace();
+    for (const Backend backend : {Backend::cuda, Backend::sycl}) {
+      if (options.backend == name_of(backend)) device_.emplace(backend);
+    }
   }
 
   // Throws Malformed if the trace asks for more memory than allowed.
@@ -95,7 +97,7 @@ class Session {
         for (std::size_t at = 0; at < buffer.bytes(); at += size) std::memcpy(memory.data() + at, buffer.fill.data(), size);
       }
       before_.push_back(copy_of(memory));
-      if (device_) on_device_.emplace_back(memory.size(), options_.guards);
+      if (device_) on_device_.emplace_back(device_->backend(), memory.size(), options_.guards);
       if (device_ && options_.compare_cpu) twins_.emplace_back(memory.size());
       live_.push_back(std::move(memory));
     }
@@ -158,7 +160,7 @@ class Session {
     Launch launch = device_->launch();
     const std::size_t bytes = workspace_bytes(bound, launch);
     if (workspace_.size() != bytes) workspace_ = GuardedMemory(bytes);
-    const DeviceCopy workspace(bytes, options_.guards);
+    const DeviceCopy workspace(device_->backend(), bytes, options_.guards);
     if (options_.guards) {
       std::fill_n(workspace_.data(), bytes, garbage);
       workspace.upload(workspace_);

@@ -17,7 +17,7 @@ namespace recoverssm::trace {
 std::uint64_t default_memory_limit();
 
 struct ReplayOptions {
-  std::string backend = "cpu";  // "cpu" and "cuda" run; others decide which traces are skipped
+  std::string backend = "cpu";  // "cpu", "cuda" and "sycl" run; others decide which traces are skipped
   std::string mode = "exact";   // "exact" or "fast". The CPU computes exactly in both, which keeps every bound of fast mode
   Target target = Target::best;
   int threads = 1;  // 0: one a core

@@ -6,8 +6,7 @@
 #include <new>
 #include <string>
 
-#include "cuda/device.h"
-#include "recoverssm/cuda.hpp"
+#include "api/devices.h"
 
 namespace support {
 
@@ -21,29 +20,35 @@ using recoverssm::DeviceFlag;
   std::exit(1);
 }
 
-recoverssm::cuda::SharedMemory kind_of_memory() {
+recoverssm::SharedMemory kind_of_memory() {
   const char* const name = std::getenv("RECOVERSSM_TEST_MEMORY");
   const bool managed = name != nullptr && std::string(name) == "managed";
-  return managed ? recoverssm::cuda::SharedMemory::managed : recoverssm::cuda::SharedMemory::pinned;
+  return managed ? recoverssm::SharedMemory::managed : recoverssm::SharedMemory::pinned;
 }
 
 Backend chosen() {
   const char* const name = std::getenv("RECOVERSSM_TEST_BACKEND");
   if (name == nullptr || std::string(name).empty() || std::string(name) == "cpu") return Backend::cpu;
-  if (std::string(name) != "cuda") give_up(std::string(name) + ", expected cpu or cuda");
-  if (const std::string reason = recoverssm::cuda::unavailable_reason(); !reason.empty()) give_up("cuda: " + reason);
-  return Backend::cuda;
+  for (const Backend backend : {Backend::cuda, Backend::sycl}) {
+    if (std::string(name) != name_of(backend)) continue;
+    if (const std::string reason = recoverssm::unavailable_reason(backend); !reason.empty())
+      give_up(std::string(name) + ": " + reason);
+    return backend;
+  }
+  give_up(std::string(name) + ", expected cpu, cuda or sycl");
 }
 
+const recoverssm::DeviceCalls& calls() { return recoverssm::device_calls(backend()); }
+
 class SharedPages : public std::pmr::memory_resource {
-  void* do_allocate(std::size_t bytes, std::size_t /*alignment: what CUDA gives has 256*/) override {
-    if (void* const memory = recoverssm::cuda::allocate_shared(kind_, bytes)) return memory;
+  void* do_allocate(std::size_t bytes, std::size_t /*alignment: what devices give has 256*/) override {
+    if (void* const memory = calls().allocate_shared(kind_, bytes)) return memory;
     throw std::bad_alloc();
   }
-  void do_deallocate(void* memory, std::size_t, std::size_t) override { recoverssm::cuda::release_shared(kind_, memory); }
+  void do_deallocate(void* memory, std::size_t, std::size_t) override { calls().release_shared(kind_, memory); }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 
-  const recoverssm::cuda::SharedMemory kind_ = kind_of_memory();
+  const recoverssm::SharedMemory kind_ = kind_of_memory();
 };
 
 // Aligns whatever is asked for: a vector of bytes asks for none.
@@ -69,7 +74,7 @@ struct Device {
   SharedPages pages;
   std::pmr::synchronized_pool_resource pool{{.max_blocks_per_chunk = 64, .largest_required_pool_block = 4 << 20}, &pages};
   Aligned memory{&pool};
-  void* stream = recoverssm::cuda::create_stream();
+  void* stream = calls().create_stream();
   DeviceFlag* flag = new (memory.allocate(sizeof(DeviceFlag))) DeviceFlag;
 };
 
@@ -98,9 +103,9 @@ std::pmr::memory_resource* memory_of_calls() {
   return on_device() ? static_cast<std::pmr::memory_resource*>(&device().memory) : &heap;
 }
 
-recoverssm::Launch device_launch() { return {.backend = Backend::cuda, .stream = device().stream, .flag = device().flag}; }
+recoverssm::Launch device_launch() { return {.backend = backend(), .stream = device().stream, .flag = device().flag}; }
 
-recoverssm::Status wait_for_device() { return recoverssm::cuda::synchronize(device().stream); }
+recoverssm::Status wait_for_device() { return calls().synchronize(device().stream); }
 
 DeviceFlag take_flag() {
   const DeviceFlag found = *device().flag;

@@ -1,4 +1,4 @@
-// Which backend the tests' calls run on. RECOVERSSM_TEST_BACKEND=cuda has test memory and workspaces lie where host and device reach them, and
+// Which backend the tests' calls run on. RECOVERSSM_TEST_BACKEND=cuda or sycl has test memory and workspaces lie where host and device reach them, and
 // try_run wait for the device: properties, grids and tables then check the device with the code that checks the CPU. Anything else: the CPU.
 // RECOVERSSM_TEST_MEMORY=managed takes managed memory in place of pinned host memory.
 #pragma once

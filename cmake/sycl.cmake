@@ -1,0 +1,23 @@
+# Settles RECOVERSSM_SYCL to ON or OFF and, where ON, makes the target recoverssm_sycl_runtime: SYCL's headers and libsycl. Looked for in
+# RECOVERSSM_SYCL_ROOT, which scripts/sycl-setup fills in the build tree: the runtime compiles kernels, so that this compiler need not.
+set(RECOVERSSM_SYCL_ROOT "${PROJECT_SOURCE_DIR}/build/sycl-runtime" CACHE PATH "Where include/sycl/sycl.hpp and lib/libsycl.so are")
+if(RECOVERSSM_SYCL)
+  find_path(RECOVERSSM_SYCL_INCLUDE sycl/sycl.hpp PATHS ${RECOVERSSM_SYCL_ROOT}/include NO_DEFAULT_PATH)
+  find_library(RECOVERSSM_SYCL_LIBRARY sycl PATHS ${RECOVERSSM_SYCL_ROOT}/lib NO_DEFAULT_PATH)
+  mark_as_advanced(RECOVERSSM_SYCL_INCLUDE RECOVERSSM_SYCL_LIBRARY)
+  if(RECOVERSSM_SYCL_INCLUDE AND RECOVERSSM_SYCL_LIBRARY)
+    set(RECOVERSSM_SYCL ON)
+  elseif(RECOVERSSM_SYCL STREQUAL "AUTO")
+    message(STATUS "recoverssm: no SYCL runtime in ${RECOVERSSM_SYCL_ROOT} (scripts/sycl-setup), so no SYCL module")
+    set(RECOVERSSM_SYCL OFF)
+  else()
+    message(FATAL_ERROR "RECOVERSSM_SYCL: no sycl/sycl.hpp and libsycl.so in ${RECOVERSSM_SYCL_ROOT}; scripts/sycl-setup puts them there")
+  endif()
+endif()
+if(RECOVERSSM_SYCL)
+  add_library(recoverssm_sycl_runtime INTERFACE)
+  target_include_directories(recoverssm_sycl_runtime SYSTEM INTERFACE ${RECOVERSSM_SYCL_INCLUDE})
+  target_link_libraries(recoverssm_sycl_runtime INTERFACE ${RECOVERSSM_SYCL_LIBRARY})
+  # The module is looked for by name: programs of the build tree look in its folder. Not in installed ones.
+  list(APPEND CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/src)
+endif()

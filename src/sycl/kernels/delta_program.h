@@ -1,0 +1,21 @@
+// The delta rules' kernels for one sub-group size, key size and gate, compiled together: an engine that verifies commits as well.
+#pragma once
+
+#include "sycl/kernels/replay.h"
+#include "sycl/kernels/rule.h"
+#include "sycl/kernels/snapshots.h"
+#include "sycl/kernels/verify.h"
+
+#if defined(RSSM_AT_RUN_TIME)
+namespace recoverssm::sycl_backend {
+using Compiled = Delta<RSSM_SUB_GROUP, RSSM_CHUNKS, RSSM_WHOLE != 0, RSSM_KDA != 0>;
+}
+RSSM_SUB_GROUP_KERNEL(plain, recoverssm::sycl_backend::PlainArgs,
+                      recoverssm::sycl_backend::plain_body<recoverssm::sycl_backend::Compiled>)
+RSSM_SUB_GROUP_KERNEL(snapshots, recoverssm::sycl_backend::SnapshotsArgs,
+                      recoverssm::sycl_backend::snapshots_body<recoverssm::sycl_backend::Compiled>)
+RSSM_SUB_GROUP_KERNEL(verify, recoverssm::sycl_backend::VerifyArgs,
+                      recoverssm::sycl_backend::verify_body<recoverssm::sycl_backend::Compiled>)
+RSSM_SUB_GROUP_KERNEL(replay, recoverssm::sycl_backend::ReplayLaunch,
+                      recoverssm::sycl_backend::replay_body<recoverssm::sycl_backend::Compiled>)
+#endif

@@ -1,0 +1,60 @@
+// The module's one exported function, and what every operation has around it.
+#include "sycl/module.h"
+
+#include "sycl/module/devices.h"
+#include "sycl/module/operations.h"
+
+namespace recoverssm::sycl_backend {
+namespace {
+
+template <class Params>
+std::size_t scratch_size_of(const Params& params, const Launch& launch) {
+  std::size_t bytes = 0;
+  try {
+    ::sycl::queue& queue = queue_of(launch);
+    bytes = workspace_bytes(params, queue);
+    prepare(params, queue);
+  } catch (const ::sycl::exception&) {
+    return bytes;  // the call itself will say so
+  }
+  return bytes;
+}
+
+template <class Params>
+Status execute_on_queue(const char* op, const Params& params, const Launch& on) {
+  try {
+    ::sycl::queue& queue = queue_of(on);
+    if (!queue.is_in_order()) {
+      return {ErrorKind::invalid_argument, std::string(op) + ": stream: an out-of-order sycl::queue, expected an in-order one"};
+    }
+    launch(params, on, queue);
+    return {};
+  } catch (const ::sycl::exception& error) {
+    return {ErrorKind::device_error, std::string(op) + ": " + error.what()};
+  }
+}
+
+Module make() {
+  Module made;
+  made.version = RECOVERSSM_VERSION;
+  made.size = sizeof(Module);
+  made.calls = module::device_calls();
+  made.devices = module::devices;
+  made.inexact = [] { return std::string(); };
+  made.runtime = module::runtime;
+  made.set_sub_group_size = set_sub_group_size_wanted;
+#define RECOVERSSM_OP(name, Params)                 \
+  made.name.scratch_size = scratch_size_of<Params>; \
+  made.name.execute = [](const Params& params, const Launch& on) { return execute_on_queue(#name, params, on); };
+  RECOVERSSM_SYCL_WRITTEN(RECOVERSSM_OP)
+#undef RECOVERSSM_OP
+  return made;
+}
+
+}  // namespace
+}  // namespace recoverssm::sycl_backend
+
+extern "C" __attribute__((visibility("default"))) const recoverssm::sycl_backend::Module* recoverssm_sycl_module() {
+  static const recoverssm::sycl_backend::Module only = recoverssm::sycl_backend::make();
+  return &only;
+}

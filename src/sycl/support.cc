@@ -1,0 +1,100 @@
+// What the SYCL backend can run: what this machine can, with K up to 256.
+
+#include "contract/support.h"
+
+#include "sycl/load.h"
+#include "sycl/ops.h"
+
+namespace recoverssm::sycl_backend {
+namespace {
+
+constexpr std::int64_t kMaxK = 256;
+constexpr std::int64_t kMaxSize = 1 << 30;        // heads and V: kernels count in int
+constexpr std::int64_t kMaxHeadRows = INT32_MAX;  // HV * V: tasks of a row are counted in int
+constexpr std::int64_t kMaxRows = 65535;          // as on CUDA: what engines ask for stays far below
+constexpr std::int64_t kMaxPlanGroups = 200;      // a table in the workspace
+
+Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<SizeLimit> sizes) {
+  return within_limits(op, argument, sizes, "on SYCL");
+}
+
+Support rows_support(const char* op, const Rows& rows) {
+  const TensorView& ids = rows.state_indices;
+  return sizes_fit(op, "state_indices", {{"N", ids.dims >= 1 ? ids.shape[0] : 0, kMaxRows}});
+}
+
+Support rule_support(const char* op, const RuleInputs& inputs, const Rows& rows) {
+  const Support keys = sizes_fit(op, "q", {{"H", size_at(inputs.q, 3, 1), kMaxSize}, {"K", size_at(inputs.q, 3, 2), kMaxK}});
+  if (!keys.supported) return keys;
+  const Support values = sizes_fit(op, "v", {{"HV", size_at(inputs.v, 3, 1), kMaxSize}, {"V", size_at(inputs.v, 3, 2), kMaxSize}});
+  if (!values.supported) return values;
+  const Support grid = sizes_fit(op, "v", {{"HV * V", size_at(inputs.v, 3, 1) * size_at(inputs.v, 3, 2), kMaxHeadRows}});
+  return grid.supported ? rows_support(op, rows) : grid;
+}
+
+Support layer_support(const char* op, std::span<const Layer> layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const TensorView& state = layers[i].state;
+    const Support fits = sizes_fit(op, "layers[" + std::to_string(i) + "].state",
+                                   {{"HV", size_at(state, 4, 1), kMaxSize},
+                                    {"V", size_at(state, 4, 2), kMaxSize},
+                                    {"HV * V", size_at(state, 4, 1) * size_at(state, 4, 2), kMaxHeadRows},
+                                    {"K", size_at(state, 4, 3), kMaxK}});
+    if (!fits.supported) return fits;
+  }
+  return {};
+}
+
+Support list_support(const char* op, const char* argument, const TensorView& list) {
+  return sizes_fit(op, argument, {{"N", size_at(list, 1, 0), kMaxRows}});
+}
+
+Support limits(const SplitProjectionsParams&) { return {}; }
+Support limits(const CausalConv1dParams& p) { return rows_support("causal_conv1d", p.rows); }
+Support limits(const CausalConv1dWindowParams& p) { return rows_support("causal_conv1d_window", p.rows); }
+Support limits(const GatedDeltaRuleParams& p) { return rule_support("gated_delta_rule", p.inputs, p.rows); }
+Support limits(const GatedDeltaRuleSnapshotsParams& p) { return rule_support("gated_delta_rule_snapshots", p.inputs, p.rows); }
+Support limits(const GatedDeltaRuleVerifyParams& p) { return rule_support("gated_delta_rule_verify", p.inputs, p.rows); }
+Support limits(const CommitPlanParams&) { return {}; }
+Support limits(const CommitPlanGroupsParams& p) {
+  return sizes_fit("commit_plan_groups", "groups", {{"number", static_cast<std::int64_t>(p.groups.size()), kMaxPlanGroups}});
+}
+Support limits(const CommitParams& p) {
+  for (std::size_t g = 0; g < p.groups.size(); ++g) {
+    const Support fits = sizes_fit("commit", "groups[" + std::to_string(g) + "].state_indices",
+                                   {{"N", size_at(p.groups[g].state_indices, 1, 0), kMaxRows}});
+    if (!fits.supported) return fits;
+  }
+  return layer_support("commit", p.layers);
+}
+Support limits(const MaterializeParams& p) {
+  const Support fits = list_support("materialize", "blocks", p.blocks);
+  return fits.supported ? layer_support("materialize", p.layers) : fits;
+}
+Support limits(const AlignMoveParams& p) { return list_support("align_move", "from", p.from); }
+Support limits(const AlignAdvanceParams&) { return {}; }
+Support limits(const ShortConvParams& p) { return rows_support("short_conv", p.rows); }
+Support limits(const GdnAttentionParams& p) {
+  const Support keys = sizes_fit("gdn_attention", "head_k_dim", {{"K", p.head_k_dim, kMaxK}});
+  if (!keys.supported) return keys;
+  const Support values = sizes_fit("gdn_attention", "head_v_dim", {{"V", p.head_v_dim, kMaxSize}});
+  if (!values.supported) return values;
+  if (p.plain) {
+    if (Support fits = rows_support("gdn_attention", p.plain->rows); !fits.supported) return fits;
+  }
+  return p.windows ? rows_support("gdn_attention", p.windows->rows) : Support{};
+}
+
+}  // namespace
+
+// clang-format off
+#define RECOVERSSM_OP(name, Params)                                    \
+  Support support(const Params& params) {                              \
+    Support machine = machine_support(params);                         \
+    return machine.supported ? limits(params) : machine;               \
+  }
+RECOVERSSM_SYCL_OPERATIONS(RECOVERSSM_OP)
+#undef RECOVERSSM_OP
+// clang-format on
+
+}  // namespace recoverssm::sycl_backend
