@@ -8,6 +8,7 @@
 #include "contract/contents.h"
 #include "cpu/ops.h"
 #include "cuda/ops.h"
+#include "cuda/range.h"
 #include "recoverssm/recoverssm.hpp"
 
 namespace recoverssm {
@@ -69,6 +70,7 @@ Status check_launch(const char* op, const Launch& launch, std::size_t needed) {
 // Of params that validate accepts and this backend supports. Contents are the kernels' own matter.
 template <class Params>
 Status run_on_cuda(const char* op, const Params& params, const Launch& launch) {
+  const cuda::Range range(op);
   if (launch.counters != nullptr) return invalid(op, "counters", "given", "none: a device's rows are not known to the host");
   if (Status status = check_launch(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
   return has_work(params) ? cuda::execute(params, launch) : Status{};
