@@ -481,3 +481,39 @@ def test_align_bookkeeping_by_request_slot():
     _, state = recorded(step)
     with pytest.raises(ValueError, match="running columns"):
         state.commit_step(i32(1, 1, 1), torch.tensor([6, 1, 3]), state_indices=None, num_accepted_tokens=counts)
+
+
+# --- pages shared by groups ------------------------------------------------------------------------------------------------------
+
+
+def hybrid_pages(second_blocks):
+    """Two groups of one layer each in one raw tensor, as vLLM's hybrid cache lays them out: a page is a state, records and a line."""
+    sizes = {"state": HV * V * K * 4, "records": HV * S * (V + K + 1) * 4, "line": 24 * (W - 1 + S - 1) * 2}
+    pool = torch.zeros(BLOCKS, sum(sizes.values()) + 8, dtype=torch.uint8)
+    state = ops.page_view(pool, offset=0, shape=(HV, V, K), dtype=torch.float32)
+    records = ops.page_view(pool, offset=sizes["state"], shape=(HV, S, V + K + 1), dtype=torch.float32)
+    line = ops.page_view(pool, offset=sizes["state"] + sizes["records"], shape=(24, W - 1 + S - 1), dtype=torch.bfloat16)
+    draw = torch.Generator().manual_seed(9)
+    state.copy_(torch.randn(state.shape, generator=draw)), line.copy_(torch.randn(line.shape, generator=draw))
+    groups = []
+    for place, blocks in enumerate([(2, 5, 7), second_blocks]):
+        given = gdn(blocks, seed=place) | {"checkpoint_state": state, "replay_cache": records}
+        vllm_ops.gdn_recoverssm_verify(**given)
+        groups.append((context(given, [line]), vllm_ops.CommitStep(i32(*blocks), offsets_of(LENGTHS))))
+    return pool, groups
+
+
+def test_groups_in_the_same_pages_are_committed_in_one_call():
+    (one, together), (each, apart) = hybrid_pages((3, 1, 9)), hybrid_pages((3, 1, 9))
+    assert vllm_ops.commit_groups(together, i32(4, 1, 2)) is True
+    for committed, step in apart:
+        committed.commit_step(i32(4, 1, 2), step)
+    assert torch.equal(one, each)
+
+
+def test_groups_in_the_same_pages_do_not_share_blocks():
+    pool, groups = hybrid_pages((3, 5, 9))
+    before = pool.clone()
+    with pytest.raises(recoverssm.OutOfRange, match="block 5.*same pages"):
+        vllm_ops.commit_groups(groups, i32(4, 1, 2))
+    assert torch.equal(pool, before)
