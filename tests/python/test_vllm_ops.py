@@ -514,6 +514,6 @@ def test_groups_in_the_same_pages_are_committed_in_one_call():
 def test_groups_in_the_same_pages_do_not_share_blocks():
     pool, groups = hybrid_pages((3, 5, 9))
     before = pool.clone()
-    with pytest.raises(recoverssm.OutOfRange, match="block 5.*same pages"):
+    with pytest.raises(recoverssm.OutOfRange, match=r"block 5.*same pages"):
         vllm_ops.commit_groups(groups, i32(4, 1, 2))
     assert torch.equal(pool, before)

@@ -146,7 +146,8 @@ def test_other_versions_are_refused_at_registration(monkeypatch):
 
 
 def metadata(**given):
-    return SimpleNamespace(**dict.fromkeys(_metadata.FIELDS) | dict(num_prefills=0, num_decodes=0, num_spec_decodes=0, num_spec_decode_tokens=0) | given)
+    counts = dict.fromkeys(("num_prefills", "num_decodes", "num_spec_decodes", "num_spec_decode_tokens"), 0)
+    return SimpleNamespace(**dict.fromkeys(_metadata.FIELDS) | counts | given)
 
 
 def i32(*values):
@@ -157,7 +158,8 @@ def test_rows_of_windows_alone():
     """Padding behind the three windows; the table has one column."""
     rows = _metadata.rows_of(
         metadata(num_actual_tokens=6, num_spec_decodes=3, num_spec_decode_tokens=6, spec_query_start_loc=i32(0, 3, 4, 6, 6),
-                 spec_state_indices_tensor=i32(5, 2, 9, 0)[:, None], num_accepted_tokens=i32(1, 2, 3, 1), spec_token_indx=torch.arange(6)), 4)  # fmt: skip
+                 spec_state_indices_tensor=i32(5, 2, 9, 0)[:, None], num_accepted_tokens=i32(1, 2, 3, 1),
+                 spec_token_indx=torch.arange(6)), 4)  # fmt: skip
     assert rows.plain is None and rows.tokens == 6 and rows.window_tokens == 6
     windows = rows.windows
     assert windows.query_start_loc.tolist() == [0, 3, 4, 6] and windows.state_indices.tolist() == [5, 2, 9]
@@ -168,7 +170,8 @@ def test_rows_of_a_mixed_step():
     """Tokens 0..2 and 5 are windows', 3 and 4 a chunk's; an empty row stands among the plain ones."""
     rows = _metadata.rows_of(
         metadata(num_actual_tokens=6, num_spec_decodes=2, num_spec_decode_tokens=4, num_prefills=1, spec_query_start_loc=i32(0, 3, 4),
-                 non_spec_query_start_loc=i32(0, 2, 2), spec_state_indices_tensor=i32(5, 2)[:, None], non_spec_state_indices_tensor=i32(7, 0),
+                 non_spec_query_start_loc=i32(0, 2, 2), spec_state_indices_tensor=i32(5, 2)[:, None],
+                 non_spec_state_indices_tensor=i32(7, 0),
                  has_initial_state=torch.tensor([True, False]), num_accepted_tokens=i32(1, 2), spec_token_indx=torch.tensor([0, 1, 2, 5]),
                  non_spec_token_indx=torch.tensor([3, 4])), 4)  # fmt: skip
     assert rows.windows.token_index.tolist() == [0, 1, 2, 5] and rows.windows.token_index.dtype == I32
@@ -179,8 +182,8 @@ def test_rows_of_a_mixed_step():
 
 def test_rows_of_plain_rows_alone():
     """A decode, then a chunk, then padding; without prefills no flags."""
-    given = dict(num_actual_tokens=5, num_decodes=1, num_prefills=1, non_spec_query_start_loc=i32(0, 1, 5, 5), non_spec_state_indices_tensor=i32(3, 8, 0),
-                 has_initial_state=torch.tensor([True, False, False]))  # fmt: skip
+    given = dict(num_actual_tokens=5, num_decodes=1, num_prefills=1, non_spec_query_start_loc=i32(0, 1, 5, 5),
+                 non_spec_state_indices_tensor=i32(3, 8, 0), has_initial_state=torch.tensor([True, False, False]))  # fmt: skip
     rows = _metadata.rows_of(metadata(**given), 4)
     assert rows.windows is None and rows.window_tokens == 0 and rows.plain.token_index is None
     assert rows.plain.query_start_loc.tolist() == [0, 1, 5] and rows.plain.state_indices.tolist() == [3, 8]

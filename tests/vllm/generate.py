@@ -40,7 +40,8 @@ def compare(plain: list, texts: list, name: str) -> None:
         gap = likely[ids[parts]].logprob - likely[other[parts]].logprob if other[parts] in likely else float("inf")
         worst = max(worst, gap)
     total = sum(len(one.outputs[0].token_ids) for one in plain)
-    expect(worst <= BOUND, f"{name}: {same} of {len(plain)} texts equal, {kept} of {total} tokens before they part; largest gap {worst:.4f} <= {BOUND}")
+    text = f"{same} of {len(plain)} texts equal, {kept} of {total} tokens before they part"
+    expect(worst <= BOUND, f"{name}: {text}; largest gap {worst:.4f} <= {BOUND}")
 
 
 def run(plain: list, name: str, speculation: str, tokens: int, *, alone: bool = False, preempt: bool = False, **named) -> None:
@@ -92,7 +93,8 @@ def main() -> int:
         engine = build("draft", on=on)
         sizes[on] = capacity(engine)
         specs = gdn_specs(engine)
-        print(f"  {'plugin' if on else 'stock'}: {sizes[on][0]} pages, {sizes[on][1]:.0f} tokens, {1 + specs[0].num_speculative_blocks} states a request")
+        states, (pages, fit) = 1 + specs[0].num_speculative_blocks, sizes[on]
+        print(f"  {'plugin' if on else 'stock'}: {pages} pages, {fit:.0f} tokens, {states} states a request")
         close(engine)
     ratio = sizes[True][1] / sizes[False][1]
     expect(ratio > 1, f"capacity: {ratio:.2f} times as many tokens")

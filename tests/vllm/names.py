@@ -85,7 +85,8 @@ def check_layer(source: Source, forward: str) -> None:
     pluggable = find(source.tree("vllm/model_executor/custom_op.py"), "PluggableLayer")
     expect("name" in arguments(find(pluggable, "register_oot")), "PluggableLayer.register_oot(name=)")
     utils = source.tree("vllm/utils/torch_utils.py")
-    expect({"op_name", "op_func", "mutates_args", "fake_impl"} <= set(arguments(find(utils, "direct_register_custom_op"))), "direct_register_custom_op")
+    found = set(arguments(find(utils, "direct_register_custom_op")))
+    expect({"op_name", "op_func", "mutates_args", "fake_impl"} <= found, "direct_register_custom_op")
     for name in ("_encode_layer_name", "_resolve_layer_name"):
         expect(find(utils, name) is not None, name)
     cache = fields(find(source.tree("vllm/config/cache.py"), "CacheConfig"))
