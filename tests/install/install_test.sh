@@ -49,6 +49,8 @@ works "C, pkg-config: build" env "${export_path[@]}" make -C "$work/examples/c"
 prints "C, pkg-config: run" "$result" env "${export_path[@]}" "$work/examples/c/example"
 prints "C, pkg-config: run a session" '^a session of [0-9]+ bytes taken up after 12 tokens, now 16$' env "${export_path[@]}" \
   "$work/examples/c/session"
+prints "C, pkg-config: run several sequences with rollbacks" '^3 sequences, 32 tokens kept and 40 dropped: every bit as decoded token by token$' \
+  env "${export_path[@]}" "$work/examples/c/rollback"
 # Both APIs give the same figures.
 [[ $("$work/cpp/example") == "$(env "${export_path[@]}" "$work/examples/c/example")" ]] || fail "C and C++ print different figures"
 
