@@ -9,7 +9,13 @@ mkdir -p "$work"
 failures=0
 fail() { printf 'FAILED: %s\n' "$*" && ((++failures)); }
 
-clean() { env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 CCACHE_DISABLE=1 "$@"; }
+# The static library with CUDA in it wants the toolkit's runtime: where that is, a user says.
+toolkit=()
+cudart=$(sed -n 's/^CUDA_cudart_static_LIBRARY:FILEPATH=//p' "$build/CMakeCache.txt")
+if [[ $cudart ]] && ! grep -q '^RECOVERSSM_CUDA:[A-Z]*=OFF$' "$build/CMakeCache.txt"; then
+  toolkit=("CUDAToolkit_ROOT=$(dirname "$(dirname "$cudart")")" "LIBRARY_PATH=$(dirname "$cudart")")
+fi
+clean() { env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 CCACHE_DISABLE=1 "${toolkit[@]}" "$@"; }
 works() { # name command...
   local name=$1
   shift
