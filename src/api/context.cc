@@ -34,11 +34,13 @@ std::byte* allocate(Backend backend, std::size_t bytes) {
 
 struct Context::State {
   explicit State(int workers) : pool(workers) {}
-  State(Backend backend_, void* stream_) : pool(1), backend(backend_), stream(stream_), memory(nullptr, {backend_}) {}
+  State(Backend backend_, void* stream_)
+      : pool(1), backend(backend_), stream(stream_), device(cuda::current_device()), memory(nullptr, {backend_}) {}
 
   ThreadPool pool;
   Backend backend = Backend::cpu;
   void* stream = nullptr;
+  int device = -1;  // where stream and workspace are
   std::unique_ptr<std::byte, Release> memory;
   std::size_t bytes = 0;
 };
@@ -73,6 +75,14 @@ Launch Context::launch() const {
 }
 
 Launch Context::launch(std::size_t bytes) {
+  // With the default stream kernels would run on the current device and write to the other one's memory: the driver then gives up the
+  // whole process.
+  if (state_->backend == Backend::cuda) {
+    if (const int current = cuda::current_device(); current != state_->device) {
+      throw Error({ErrorKind::bad_state, "context: the current device is " + std::to_string(current) + ", expected " +
+                                             std::to_string(state_->device) + ", where its stream and its workspace are"});
+    }
+  }
   if (bytes > state_->bytes) {
     if (bytes > std::size_t{PTRDIFF_MAX}) throw std::bad_alloc();  // the library's own check of such a size would wrap
     state_->memory.reset();

@@ -11,7 +11,8 @@ namespace fake_cuda {
 
 bool present = true;
 bool raises = false, writes_outside = false;
-std::int64_t launches = 0, allocated = 0;
+std::atomic<std::int64_t> launches = 0, allocated = 0;
+thread_local int device = 0;
 
 namespace {
 
@@ -76,6 +77,7 @@ RECOVERSSM_OP(gdn_attention, GdnAttentionParams)
 
 #undef RECOVERSSM_OP
 
+int current_device() { return fake_cuda::device; }
 void* allocate(std::size_t bytes) { return fake_cuda::present ? fake_cuda::take(bytes) : nullptr; }
 void release(void* memory) { fake_cuda::give(memory); }
 
