@@ -9,6 +9,7 @@
 
 #include "api/devices.h"
 #include "api/thread_pool.h"
+#include "cuda/ops.h"
 
 namespace recoverssm {
 namespace {
@@ -35,11 +36,17 @@ std::byte* allocate(Backend backend, void* stream, std::size_t bytes) {
 
 struct Context::State {
   explicit State(int workers) : pool(workers) {}
-  State(Backend backend_, void* stream_) : pool(1), backend(backend_), stream(stream_), memory(nullptr, {backend_, stream_}) {}
+  State(Backend backend_, void* stream_)
+      : pool(1),
+        backend(backend_),
+        stream(stream_),
+        device(backend_ == Backend::cuda ? cuda::current_device() : -1),
+        memory(nullptr, {backend_, stream_}) {}
 
   ThreadPool pool;
   Backend backend = Backend::cpu;
   void* stream = nullptr;
+  int device = -1;  // where stream and workspace are
   std::unique_ptr<std::byte, Release> memory;
   std::size_t bytes = 0;
 };
@@ -88,6 +95,14 @@ Launch Context::launch() const {
 }
 
 Launch Context::launch(std::size_t bytes) {
+  // With the default stream kernels would run on the current device and write to the other one's memory: the driver then gives up the
+  // whole process.
+  if (state_->backend == Backend::cuda) {
+    if (const int current = cuda::current_device(); current != state_->device) {
+      throw Error({ErrorKind::bad_state, "context: the current device is " + std::to_string(current) + ", expected " +
+                                             std::to_string(state_->device) + ", where its stream and its workspace are"});
+    }
+  }
   if (bytes > state_->bytes) {
     if (bytes > std::size_t{PTRDIFF_MAX}) throw std::bad_alloc();  // the library's own check of such a size would wrap
     state_->memory.reset();

@@ -80,6 +80,7 @@ Status execute(const AlignAdvanceParams& p, const Launch&) { return {ErrorKind::
 Status execute(const ShortConvParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 Status execute(const GdnAttentionParams& p, const Launch&) { return {ErrorKind::unsupported, support(p).reason}; }
 
+int current_device() { return -1; }
 void* allocate(std::size_t) { return nullptr; }
 void release(void*) {}
 

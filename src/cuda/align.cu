@@ -108,12 +108,12 @@ __global__ void advance_kernel(const __grid_constant__ AdvanceArgs args) {
   value_at(args.num_accepted, request) = 1;
 }
 
-void flush(const MoveTable& table, int count, const Launch& launch) {
+void flush(const MoveTable& table, int count, Launcher& launcher) {
   if (count == 0) return;
   std::int64_t shares = 1;
   for (int l = 0; l < count; ++l) shares = max64(shares, state_shares(table.layers[l]) + line_shares(table.layers[l]));
   const dim3 grid(static_cast<unsigned>(shares), static_cast<unsigned>(table.rows), static_cast<unsigned>(count));
-  move_kernel<<<grid, kMoveThreads, 0, stream_of(launch)>>>(table);
+  launcher.put(move_kernel, grid, kMoveThreads, 0, table);
 }
 
 }  // namespace
@@ -128,16 +128,17 @@ Status execute(const AlignMoveParams& p, const Launch& launch) {
   table.rows = p.from.shape[0];
   table.null_block_id = p.null_block_id;
   table.reporter = {launch.flag, Operation::align_move};
+  Launcher launcher(launch);
   int count = 0;
   for (std::size_t l = 0; l < p.layers.size(); ++l) {
     if (count == kLayersPerLaunch) {
-      flush(table, count, launch);
+      flush(table, count, launcher);
       count = 0;
     }
     table.layers[count++] = layer_args(p.layers[l], static_cast<int>(l));
   }
-  flush(table, count, launch);
-  return launched("align_move");
+  flush(table, count, launcher);
+  return launcher.status("align_move");
 }
 
 Status execute(const AlignAdvanceParams& p, const Launch& launch) {
@@ -153,8 +154,9 @@ Status execute(const AlignAdvanceParams& p, const Launch& launch) {
   args.block_size = p.block_size;
   args.null_block_id = p.null_block_id;
   args.reporter = {launch.flag, Operation::align_advance};
-  advance_kernel<<<static_cast<unsigned>(ceil_div(args.rows, 128)), 128, 0, stream_of(launch)>>>(args);
-  return launched("align_advance");
+  Launcher launcher(launch);
+  launcher.put(advance_kernel, static_cast<unsigned>(ceil_div(args.rows, 128)), 128, 0, args);
+  return launcher.status("align_advance");
 }
 
 }  // namespace recoverssm::cuda

@@ -167,7 +167,7 @@ RuleInputs rule_inputs(const GdnAttentionParams& p, const Intermediates& m) {
 
 // One part up to the rule's inputs. Returns the rows as the rule takes them.
 Rows prepare_part(const GdnAttentionParams& p, Rows rows, PartKind kind, const TensorView& pending, std::int64_t record_capacity,
-                  const Intermediates& m, const Launch& launch) {
+                  const Intermediates& m, const Launch& launch, Launcher& launcher) {
   rows.null_block_id = p.null_block_id;
   const std::int64_t N = rows.state_indices.shape[0], tokens = m.mixed_qkv.shape[0], capacity = capacity_of(rows, kind);
   PartArgs part;
@@ -190,7 +190,7 @@ Rows prepare_part(const GdnAttentionParams& p, Rows rows, PartKind kind, const T
   part.done = m.done;
   const std::int64_t shares = kind == PartKind::plain ? ceil_div(tokens, N) : min64(capacity, tokens);
   const dim3 grid(static_cast<unsigned>(std::clamp<std::int64_t>(shares, 1, 4096)), static_cast<unsigned>(N));
-  rows_kernel<<<grid, kRowThreads, 0, stream_of(launch)>>>(part);
+  launcher.put(rows_kernel, grid, kRowThreads, 0, part);
 
   Rows line_rows = rows;
   line_rows.state_indices = TensorView(m.ids, DType::i32, {N});
@@ -212,9 +212,9 @@ Rows prepare_part(const GdnAttentionParams& p, Rows rows, PartKind kind, const T
   conv.halos = m.halos;
   const bool fits = packed_lanes_fit(part.sizes, kConvLanes) && conv_lanes_fit(p.qkvz, m.mixed_qkv);
   if (kind == PartKind::plain) {
-    launch_conv<false>(conv, fits, stream_of(launch));
+    launch_conv<false>(conv, fits, launcher);
   } else {
-    launch_conv<true>(conv, fits, stream_of(launch));
+    launch_conv<true>(conv, fits, launcher);
   }
   if (kind != PartKind::snapshots) rows.state_indices = line_rows.state_indices;
   return rows;
@@ -232,8 +232,10 @@ Status run_plain(const GdnAttentionParams& p, const Launch& launch) {
   const Intermediates m = carve(carver, p, p.plain->rows, PartKind::plain);
   const TensorView& pending = plain_pending(p);
   const std::int64_t capacity = pending.present() ? record_capacity(Gate::gdn, plain_records(p)) : 0;
+  Launcher launcher(launch);
   GatedDeltaRuleParams rule;
-  rule.rows = prepare_part(p, p.plain->rows, PartKind::plain, pending, capacity, m, launch);
+  rule.rows = prepare_part(p, p.plain->rows, PartKind::plain, pending, capacity, m, launch, launcher);
+  if (!launcher.ok()) return launcher.status("gdn_attention");
   if (!pending.present()) rule.rows.num_accepted = {};  // it concerns the line only
   rule.inputs = rule_inputs(p, m);
   rule.state = p.state;
@@ -248,7 +250,9 @@ Status run_windows(const GdnAttentionParams& p, const Launch& launch) {
   const PartKind kind = window_kind(p);
   Carver carver(launch.workspace.data);
   const Intermediates m = carve(carver, p, part.rows, kind);
-  const Rows rows = prepare_part(p, part.rows, kind, part.pending, part.rows.window_capacity, m, launch);
+  Launcher launcher(launch);
+  const Rows rows = prepare_part(p, part.rows, kind, part.pending, part.rows.window_capacity, m, launch, launcher);
+  if (!launcher.ok()) return launcher.status("gdn_attention");
   if (kind == PartKind::snapshots) {
     return execute(GatedDeltaRuleSnapshotsParams{.inputs = rule_inputs(p, m), .state = p.state, .out = common_out(p), .rows = rows},
                    launch);

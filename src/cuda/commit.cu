@@ -22,14 +22,15 @@ Status execute(const CommitParams& p, const Launch& launch) {
   table.reporter = {launch.flag, Operation::commit};
   table.null_block_id = p.null_block_id;
   table.capacity = p.window_capacity;
+  Launcher launcher(launch);
   // A window of groups at a time: nothing here allocates.
   for (std::size_t g = 0; g < p.groups.size(); g += kGroupsPerLaunch) {
     PlanColumns plans[kGroupsPerLaunch];
     const std::size_t count = p.groups.size() - g < kGroupsPerLaunch ? p.groups.size() - g : kGroupsPerLaunch;
     for (std::size_t i = 0; i < count; ++i) plans[i] = plan_columns(p.groups[g + i]);
-    launch_layers(p.layers, {plans, count}, static_cast<int>(g), table, stream_of(launch));
+    launch_layers(p.layers, {plans, count}, static_cast<int>(g), table, launcher);
   }
-  return launched("commit");
+  return launcher.status("commit");
 }
 
 }  // namespace recoverssm::cuda

@@ -1,9 +1,16 @@
-// Device memory for a Context's workspace.
+// What a Context wants of a device.
 #include <cuda_runtime.h>
 
 #include "cuda/ops.h"
 
 namespace recoverssm::cuda {
+
+int current_device() {
+  int device = -1;
+  if (cudaGetDevice(&device) == cudaSuccess) return device;
+  cudaGetLastError();
+  return -1;
+}
 
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;

@@ -42,14 +42,16 @@ Status execute(const CausalConv1dParams& p, const Launch& launch) {
   ConvArgs<OwnColumns> args = conv_args(p, conv_rows(p, 0, Operation::causal_conv1d, launch));
   args.cut = cut_of(args.rows);
   args.halos = static_cast<std::byte*>(launch.workspace.data);
-  launch_conv<false>(args, conv_lanes_fit(p.x, p.out), stream_of(launch));
-  return launched("causal_conv1d");
+  Launcher launcher(launch);
+  launch_conv<false>(args, conv_lanes_fit(p.x, p.out), launcher);
+  return launcher.status("causal_conv1d");
 }
 
 Status execute(const CausalConv1dWindowParams& p, const Launch& launch) {
   const RowsArgs rows = conv_rows(p, p.rows.window_capacity, Operation::causal_conv1d_window, launch);
-  launch_conv<true>(conv_args(p, rows), conv_lanes_fit(p.x, p.out), stream_of(launch));
-  return launched("causal_conv1d_window");
+  Launcher launcher(launch);
+  launch_conv<true>(conv_args(p, rows), conv_lanes_fit(p.x, p.out), launcher);
+  return launcher.status("causal_conv1d_window");
 }
 
 }  // namespace recoverssm::cuda

@@ -291,7 +291,7 @@ inline bool weight_rows_fit(const TensorView& weight) {
 
 // Puts a call on the stream: one launch, two where rows are cut. `fits`: kConvLanes channels may be one value. Windows are never cut.
 template <bool kWindow, class Columns>
-void launch_conv(const ConvArgs<Columns>& args, bool fits, cudaStream_t stream) {
+void launch_conv(const ConvArgs<Columns>& args, bool fits, Launcher& launcher) {
   const std::int64_t items = args.rows.rows + args.cut.extra;
   if (items == 0 || args.channels == 0) return;
   const auto grid = [&](std::int64_t tiles, std::int64_t n) {
@@ -303,17 +303,17 @@ void launch_conv(const ConvArgs<Columns>& args, bool fits, cudaStream_t stream) 
     if (args.cut.extra > 0) {
       const dim3 blocks = grid(tiles, args.cut.extra);
       if (size_of(args.x.dtype) == 4) {
-        save_halos_kernel<4, kLanes><<<blocks, kConvThreads, 0, stream>>>(args);
+        launcher.put(save_halos_kernel<4, kLanes, Columns>, blocks, kConvThreads, 0, args);
       } else {
-        save_halos_kernel<2, kLanes><<<blocks, kConvThreads, 0, stream>>>(args);
+        launcher.put(save_halos_kernel<2, kLanes, Columns>, blocks, kConvThreads, 0, args);
       }
     }
     with_activation(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       if (args.taps == kCommonTaps) {
-        conv_kernel<T, kCommonTaps, kLanes, kWindow><<<grid(tiles, items), kConvThreads, 0, stream>>>(args);
+        launcher.put(conv_kernel<T, kCommonTaps, kLanes, kWindow, Columns>, grid(tiles, items), kConvThreads, 0, args);
       } else {
-        conv_kernel<T, kMaxTaps, kLanes, kWindow><<<grid(tiles, items), kConvThreads, 0, stream>>>(args);
+        launcher.put(conv_kernel<T, kMaxTaps, kLanes, kWindow, Columns>, grid(tiles, items), kConvThreads, 0, args);
       }
     });
   });

@@ -77,8 +77,8 @@ void dispatch_delta(const DeltaTile& tile, DType state, Gate gate, F&& f) {
   return kda ? dispatch_tile<__half, true>(tile, f) : dispatch_tile<__half, false>(tile, f);
 }
 
-inline int shared_bytes(const DeltaTile& tile, const DeltaCut& cut, Gate gate) {
-  return static_cast<int>(shared_floats(tile, cut.block_rows(tile), gate == Gate::kda, cut.token_chunk) * 4);
+inline std::size_t shared_bytes(const DeltaTile& tile, const DeltaCut& cut, Gate gate) {
+  return static_cast<std::size_t>(shared_floats(tile, cut.block_rows(tile), gate == Gate::kda, cut.token_chunk) * 4);
 }
 
 }  // namespace recoverssm::cuda

@@ -15,8 +15,9 @@ Status execute(const MaterializeParams& p, const Launch& launch) {
   list.state_indices = column_of(p.blocks);
   list.commit_len = column_of(p.num_accepted);
   list.rows = static_cast<std::int32_t>(p.blocks.shape[0]);
-  launch_layers(p.layers, {&list, 1}, 0, table, stream_of(launch));
-  return launched("materialize");
+  Launcher launcher(launch);
+  launch_layers(p.layers, {&list, 1}, 0, table, launcher);
+  return launcher.status("materialize");
 }
 
 }  // namespace recoverssm::cuda

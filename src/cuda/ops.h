@@ -56,6 +56,9 @@ Status execute(const AlignAdvanceParams& params, const Launch& launch);
 Status execute(const ShortConvParams& params, const Launch& launch);
 Status execute(const GdnAttentionParams& params, const Launch& launch);
 
+// The calling thread's current device, as cudaGetDevice says; -1 if it cannot.
+int current_device();
+
 // Memory of the current device, for a Context's workspace. Null if there is none left.
 void* allocate(std::size_t bytes);
 void release(void* memory);

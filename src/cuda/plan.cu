@@ -126,9 +126,11 @@ PlanArgs shared_args(const Params& p, Operation op, const Launch& launch) {
   return args;
 }
 
-void launch_plan(const PlanArgs& args, const Launch& launch) {
-  if (args.rows == 0 || args.group_count == 0) return;
-  plan_kernel<<<static_cast<unsigned>(ceil_div(args.rows, 128)), 128, 0, stream_of(launch)>>>(args);
+Status launch_plan(const PlanArgs& args, const Launch& launch, const char* op) {
+  if (args.rows == 0 || args.group_count == 0) return {};
+  Launcher launcher(launch);
+  launcher.put(plan_kernel, static_cast<unsigned>(ceil_div(args.rows, 128)), 128, 0, args);
+  return launcher.status(op);
 }
 
 }  // namespace
@@ -140,8 +142,7 @@ Status execute(const CommitPlanParams& p, const Launch& launch) {
   PlanArgs args = shared_args(p, Operation::commit_plan, launch);
   args.groups[0] = group_args(p.state_indices, p.block_table, p.out);
   args.group_count = 1;
-  launch_plan(args, launch);
-  return launched("commit_plan");
+  return launch_plan(args, launch, "commit_plan");
 }
 
 Status execute(const CommitPlanGroupsParams& p, const Launch& launch) {
@@ -149,8 +150,7 @@ Status execute(const CommitPlanGroupsParams& p, const Launch& launch) {
   for (const PlanGroup& group : p.groups) {
     args.groups[args.group_count++] = group_args(group.state_indices, group.block_table, group.out);
   }
-  launch_plan(args, launch);
-  return launched("commit_plan_groups");
+  return launch_plan(args, launch, "commit_plan_groups");
 }
 
 }  // namespace recoverssm::cuda

@@ -117,21 +117,21 @@ bool split_lanes_fit(const SplitProjectionsParams& p, int lanes) {
 }
 
 template <int kSize, int kLanes>
-void launch_split(SplitArgs args, cudaStream_t stream) {
+void launch_split(SplitArgs args, Launcher& launcher) {
   const std::int64_t elements = qkv_channels(args.sizes) + args.sizes.HV * args.sizes.V;
   args.wide_tiles = blocks_for(elements, std::int64_t{kSplitThreads} * kLanes);
   const std::int64_t tiles = args.wide_tiles + blocks_for(2 * args.sizes.HV, kSplitThreads);
   args.tokens_per_block = split_tokens(tiles, args.tokens);
   const dim3 grid(static_cast<unsigned>(tiles),
                   static_cast<unsigned>(min64(blocks_for(args.tokens, args.tokens_per_block), kMaxGridY)));
-  split_kernel<kSize, kLanes><<<grid, kSplitThreads, 0, stream>>>(args);
+  launcher.put(split_kernel<kSize, kLanes>, grid, kSplitThreads, 0, args);
 }
 
 template <int kSize>
-void launch_widest(const SplitProjectionsParams& p, const SplitArgs& args, cudaStream_t stream) {
+void launch_widest(const SplitProjectionsParams& p, const SplitArgs& args, Launcher& launcher) {
   constexpr int kWidest = 16 / kSize;
-  if (split_lanes_fit(p, kWidest)) return launch_split<kSize, kWidest>(args, stream);
-  launch_split<kSize, 1>(args, stream);
+  if (split_lanes_fit(p, kWidest)) return launch_split<kSize, kWidest>(args, launcher);
+  launch_split<kSize, 1>(args, launcher);
 }
 
 }  // namespace
@@ -152,12 +152,13 @@ Status execute(const SplitProjectionsParams& p, const Launch& launch) {
   args.global_rows = std::min({p.qkvz.shape[0], p.ba.shape[0], p.z.shape[0]});
   args.reporter = {launch.flag, Operation::split_projections};
   if (args.tokens == 0) return {};
+  Launcher launcher(launch);
   if (size_of(p.qkvz.dtype) == 4) {
-    launch_widest<4>(p, args, stream_of(launch));
+    launch_widest<4>(p, args, launcher);
   } else {
-    launch_widest<2>(p, args, stream_of(launch));
+    launch_widest<2>(p, args, launcher);
   }
-  return launched("split_projections");
+  return launcher.status("split_projections");
 }
 
 }  // namespace recoverssm::cuda

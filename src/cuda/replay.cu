@@ -31,14 +31,14 @@ Instantiation instantiation_of(const Layer& layer) {
           layer.gate};
 }
 
-void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, cudaStream_t stream) {
-  if (table.layer_count > 0 && rows > 0) launch_replay(table, common.tile, common.state, common.gate, rows, stream);
+void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, Launcher& launcher) {
+  if (table.layer_count > 0 && rows > 0) launch_replay(table, common.tile, common.state, common.gate, rows, launcher);
   table.layer_count = 0;
 }
 
 }  // namespace
 
-void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, cudaStream_t stream) {
+void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, Launcher& launcher) {
   const bool kda = gate == Gate::kda;
   table.value_rows = static_cast<std::int8_t>(kReplayThreads / kLanesPerRow * kReplayRows);
   table.token_chunk = static_cast<std::int8_t>(most_tokens(tile, table.value_rows, kda, 8));
@@ -53,17 +53,17 @@ void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate 
     const std::size_t shared = static_cast<std::size_t>(shared_floats(tile, table.value_rows, kda, table.token_chunk)) * 4;
     dispatch_delta(tile, state, gate,
                    [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                     replay_kernel<State, CHUNKS, kReplayRows, WHOLE, KDA><<<grid, kReplayThreads, shared, stream>>>(table);
+                     launcher.put(replay_kernel<State, CHUNKS, kReplayRows, WHOLE, KDA>, grid, kReplayThreads, shared, table);
                    });
   }
   if (lazy) {
     const dim3 grid(static_cast<unsigned>(ceil_div(rows, 128)), static_cast<unsigned>(table.layer_count));
-    clear_pending_kernel<<<grid, 128, 0, stream>>>(table, rows);
+    launcher.put(clear_pending_kernel, grid, 128, 0, table, rows);
   }
 }
 
 void launch_layers(std::span<const Layer> layers, std::span<const PlanColumns> plans, int first_group, const ReplayTable& prototype,
-                   cudaStream_t stream) {
+                   Launcher& launcher) {
   ReplayTable table = prototype;
   std::int64_t rows = 0;
   for (std::size_t g = 0; g < plans.size(); ++g) {
@@ -75,7 +75,7 @@ void launch_layers(std::span<const Layer> layers, std::span<const PlanColumns> p
     return group_of(layer) >= 0 && group_of(layer) < static_cast<int>(plans.size());
   };
   const auto add = [&](std::size_t l, const Instantiation& common) {
-    if (table.layer_count == kLayersPerLaunch) flush(table, common, rows, stream);
+    if (table.layer_count == kLayersPerLaunch) flush(table, common, rows, launcher);
     LayerArgs& args = table.layers[table.layer_count++];
     args = layer_args(layers[l], static_cast<int>(l));
     args.group = static_cast<std::int16_t>(group_of(layers[l]));
@@ -93,13 +93,13 @@ void launch_layers(std::span<const Layer> layers, std::span<const PlanColumns> p
       if (same(layers[m]) || (!lines_taken && concerned(layers[m]) && !layers[m].state.present())) add(m, common);
     }
     lines_taken = true;
-    flush(table, common, rows, stream);
+    flush(table, common, rows, launcher);
   }
   if (lines_taken) return;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     if (concerned(layers[l])) add(l, {});
   }
-  flush(table, {}, rows, stream);
+  flush(table, {}, rows, launcher);
 }
 
 }  // namespace recoverssm::cuda

@@ -183,11 +183,11 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
 
 // Launches the table's layers, all of one tile, state dtype and gate; then clears pending counts where there are any: every block of a
 // row reads them. `rows`: of the longest group.
-void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, cudaStream_t stream);
+void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, Launcher& launcher);
 
 // The layers of groups first_group.. of a call, whose plans these are (at most kGroupsPerLaunch), by instantiation, in as few launches as
 // that takes. materialize has one list for all layers.
 void launch_layers(std::span<const Layer> layers, std::span<const PlanColumns> plans, int first_group, const ReplayTable& prototype,
-                   cudaStream_t stream);
+                   Launcher& launcher);
 
 }  // namespace recoverssm::cuda

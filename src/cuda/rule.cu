@@ -96,13 +96,14 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
   args.cut = cut_plain(tile, args.rule.V, p.inputs.gate == Gate::kda);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA>
-                       <<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                   launcher.put(plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA>, grid, 32 * args.cut.warps,
+                                shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
-  if (p.pending.present()) clear_pending_kernel<<<grid.y, 128, 0, stream_of(launch)>>>(args);
-  return launched("gated_delta_rule");
+  if (p.pending.present()) launcher.put(clear_pending_kernel, grid.y, 128, 0, args);
+  return launcher.status("gated_delta_rule");
 }
 
 }  // namespace recoverssm::cuda

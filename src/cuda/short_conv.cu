@@ -154,7 +154,7 @@ bool short_conv_lanes_fit(const ShortConvParams& p) {
   return fits(p.x) && fits(p.residual) && (!p.outer_residual.present() || fits(p.outer_residual));
 }
 
-void launch_short_conv(const ShortConvArgs& args, bool fits, cudaStream_t stream) {
+void launch_short_conv(const ShortConvArgs& args, bool fits, Launcher& launcher) {
   const std::int64_t items = args.rows.rows + args.cut.extra;
   with_lanes(wide_conv(fits, args.channels, items), [&](auto lanes) {
     constexpr int kLanes = decltype(lanes)::value;
@@ -163,8 +163,8 @@ void launch_short_conv(const ShortConvArgs& args, bool fits, cudaStream_t stream
     };
     with_activation(args.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      short_conv_kernel<T, kLanes><<<grid(items), kConvThreads, 0, stream>>>(args);
-      if (args.cut.extra > 0) short_conv_lines_kernel<T, kLanes><<<grid(args.cut.extra), kConvThreads, 0, stream>>>(args);
+      launcher.put(short_conv_kernel<T, kLanes>, grid(items), kConvThreads, 0, args);
+      if (args.cut.extra > 0) launcher.put(short_conv_lines_kernel<T, kLanes>, grid(args.cut.extra), kConvThreads, 0, args);
     });
   });
 }
@@ -190,8 +190,9 @@ Status execute(const ShortConvParams& p, const Launch& launch) {
   args.dilation = p.dilation;
   if (plain) args.cut = cut_rows(args.rows.tokens, args.rows.rows, kShortConvSegment);
   if (args.channels == 0 || args.rows.rows == 0) return {};
-  launch_short_conv(args, short_conv_lanes_fit(p), stream_of(launch));
-  return launched("short_conv");
+  Launcher launcher(launch);
+  launch_short_conv(args, short_conv_lanes_fit(p), launcher);
+  return launcher.status("short_conv");
 }
 
 }  // namespace recoverssm::cuda

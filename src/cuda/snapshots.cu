@@ -85,12 +85,13 @@ Status execute(const GatedDeltaRuleSnapshotsParams& p, const Launch& launch) {
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
   args.cut = cut_windows(tile, args.rule.V, heads, S, p.inputs.gate == Gate::kda, /*together=*/false);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   snapshots_kernel<State, CHUNKS, ROWS, WHOLE, KDA>
-                       <<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                   launcher.put(snapshots_kernel<State, CHUNKS, ROWS, WHOLE, KDA>, grid, 32 * args.cut.warps,
+                                shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
-  return launched("gated_delta_rule_snapshots");
+  return launcher.status("gated_delta_rule_snapshots");
 }
 
 }  // namespace recoverssm::cuda

@@ -79,6 +79,10 @@ Support support(const GdnAttentionParams& p) {
   if (!keys.supported) return keys;
   const Support values = sizes_fit("gdn_attention", "head_v_dim", {{"V", p.head_v_dim, kMaxSize}});
   if (!values.supported) return values;
+  const std::int64_t head_rows = std::int64_t{p.num_v_heads} * p.head_v_dim;
+  const Support grid =
+      sizes_fit("gdn_attention", "num_v_heads", {{"HV", p.num_v_heads, kMaxSize}, {"HV * V", head_rows, kMaxHeadRows}});
+  if (!grid.supported) return grid;
   if (p.plain) {
     if (Support fits = rows_support("gdn_attention", p.plain->rows); !fits.supported) return fits;
   }

@@ -128,14 +128,15 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda,
                          /*together=*/p.pending.present());
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
                    const auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true>
                                                            : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false>;
-                   kernel<<<grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), stream_of(launch)>>>(args);
+                   launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
-  if (p.pending.present() && done == nullptr) store_pending_kernel<<<grid.y, 32, 0, stream_of(launch)>>>(args);
-  return launched("gated_delta_rule_verify");
+  if (p.pending.present() && done == nullptr) launcher.put(store_pending_kernel, grid.y, 32, 0, args);
+  return launcher.status("gated_delta_rule_verify");
 }
 
 }  // namespace recoverssm::cuda

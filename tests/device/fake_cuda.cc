@@ -18,7 +18,8 @@ namespace fake_cuda {
 
 bool present = true;
 bool raises = false, writes_outside = false;
-std::int64_t launches = 0;
+std::atomic<std::int64_t> launches = 0;
+thread_local int device = 0;
 std::vector<std::string>* ranges = nullptr;
 
 namespace {
@@ -122,6 +123,8 @@ Range::Range(const char* name) {
   if (fake_cuda::ranges != nullptr) fake_cuda::ranges->emplace_back(name);
 }
 Range::~Range() {}
+
+int current_device() { return fake_cuda::device; }
 
 std::vector<Device> devices() {
   if (!fake_cuda::present) return {};

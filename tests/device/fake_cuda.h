@@ -5,6 +5,7 @@
 // test. Copies to the host arrive when the stream is waited for.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,14 +13,15 @@
 
 namespace fake_cuda {
 
-extern bool present;                      // whether there is a device
-extern bool raises;                       // every kernel raises the flag, for no reason
-extern bool writes_outside;               // every kernel writes one byte past its workspace
-extern bool full;                         // no device memory is left
-extern std::int64_t launches;             // so far
-extern std::vector<std::string>* ranges;  // optional: names of the ranges that begin, in order
-extern std::int64_t waits;                // times that the host waited for a stream
-extern std::int64_t allocated;            // pieces of device memory not given back
+extern bool present;                         // whether there is a device
+extern bool raises;                          // every kernel raises the flag, for no reason
+extern bool writes_outside;                  // every kernel writes one byte past its workspace
+extern bool full;                            // no device memory is left
+extern std::atomic<std::int64_t> launches;   // so far
+extern std::vector<std::string>* ranges;     // optional: names of the ranges that begin, in order
+extern std::int64_t waits;                   // times that the host waited for a stream
+extern std::atomic<std::int64_t> allocated;  // pieces of device memory not given back
+extern thread_local int device;              // the current one
 
 constexpr std::size_t kWorkspace = 192;  // what every call asks for
 

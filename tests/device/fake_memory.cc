@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "contract/overlap.h"
@@ -17,11 +18,12 @@
 namespace fake_cuda {
 
 bool full = false;
-std::int64_t allocated = 0, waits = 0;
+std::atomic<std::int64_t> allocated = 0;
+std::int64_t waits = 0;
 
 namespace {
 
-constexpr std::size_t kArena = std::size_t{1} << 30U, kAlignment = 256, kPage = 4096;
+constexpr std::size_t kArena = std::size_t{1} << 32U, kAlignment = 256, kPage = 4096;
 
 std::size_t rounded(std::size_t bytes, std::size_t to) { return std::max<std::size_t>((bytes + to - 1) / to * to, to); }
 
@@ -48,6 +50,13 @@ Arena& arena() {
   static Arena& only = *new Arena;
   return only;
 }
+
+// Several threads may have streams of their own.
+std::recursive_mutex& mutex() {
+  static std::recursive_mutex& only = *new std::recursive_mutex;
+  return only;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
 
 const std::pair<std::byte* const, std::size_t>* shared_piece(const void* at) {
   auto& shared = arena().shared;
@@ -125,14 +134,17 @@ bool passed(void* mark) {
 }  // namespace
 
 Opened::Opened() {
+  const Lock lock(mutex());
   if (arena().opened++ == 0) arena().protect(PROT_READ | PROT_WRITE);
 }
 Opened::~Opened() {
+  const Lock lock(mutex());
   if (--arena().opened == 0) arena().protect(PROT_NONE);
 }
 
 void* take(std::size_t bytes) {
   if (full) return nullptr;
+  const Lock lock(mutex());
   Arena& a = arena();
   const std::size_t size = rounded(bytes, kAlignment);
   const auto at = std::ranges::find_if(a.free, [&](const auto& piece) { return piece.second >= size; });
@@ -150,6 +162,7 @@ void* take(std::size_t bytes) {
 
 void give(void* memory) {
   if (memory == nullptr) return;
+  const Lock lock(mutex());
   Arena& a = arena();
   const auto at = a.taken.find(static_cast<std::size_t>(static_cast<std::byte*>(memory) - a.base));
   if (at == a.taken.end()) {
@@ -171,12 +184,14 @@ void give(void* memory) {
 }
 
 void* take_shared(std::size_t bytes) {
+  const Lock lock(mutex());
   void* const memory = std::aligned_alloc(kAlignment, rounded(bytes, kAlignment));
   if (memory != nullptr) arena().shared[static_cast<std::byte*>(memory)] = rounded(bytes, kAlignment);
   return memory;
 }
 
 void give_shared(void* memory) {
+  const Lock lock(mutex());
   finish();
   arena().shared.erase(static_cast<std::byte*>(memory));
   std::free(memory);
@@ -184,6 +199,7 @@ void give_shared(void* memory) {
 
 bool reachable(const recoverssm::TensorView& view) {
   if (!view.present() || view.empty()) return true;
+  const Lock lock(mutex());
   const recoverssm::Footprint place = recoverssm::footprint_of(view);
   const auto* const low = reinterpret_cast<const std::byte*>(place.low);
   const auto* const high = reinterpret_cast<const std::byte*>(place.high);
@@ -192,7 +208,10 @@ bool reachable(const recoverssm::TensorView& view) {
   return piece != nullptr && high <= piece->first + piece->second;
 }
 
-void finish() { finish_until(stream_place); }
+void finish() {
+  const Lock lock(mutex());
+  finish_until(stream_place);
+}
 
 }  // namespace fake_cuda
 

@@ -1,0 +1,29 @@
+// What the CUDA backend says of sizes it cannot launch. The answers need no device.
+#include <gtest/gtest.h>
+
+#include "recoverssm/recoverssm.hpp"
+
+namespace {
+
+using namespace recoverssm;
+
+// A grid's first dimension has a block for each few of HV * V value rows.
+TEST(CudaSupport, ValueRowsThatAGridHolds) {
+  GdnAttentionParams attention;
+  attention.head_k_dim = 128;
+  attention.num_v_heads = 1 << 20;
+  attention.head_v_dim = 1 << 11;
+  const Support attention_said = query_support(attention, Backend::cuda);
+  EXPECT_FALSE(attention_said.supported);
+  EXPECT_EQ(attention_said.reason, "gdn_attention: num_v_heads: HV * V = 2147483648, expected at most 2147483647 on CUDA");
+  attention.head_v_dim = (1 << 11) - 1;
+  EXPECT_TRUE(query_support(attention, Backend::cuda).supported);
+
+  GatedDeltaRuleVerifyParams verify;
+  verify.inputs.q = verify.inputs.k = TensorView(nullptr, DType::bf16, {0, 1, 128});
+  verify.inputs.v = TensorView(nullptr, DType::bf16, {0, 1 << 20, 1 << 11});
+  const Support verify_said = query_support(verify, Backend::cuda);
+  EXPECT_EQ(verify_said.reason, "gated_delta_rule_verify: v: HV * V = 2147483648, expected at most 2147483647 on CUDA");
+}
+
+}  // namespace
