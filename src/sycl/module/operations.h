@@ -23,7 +23,8 @@ namespace recoverssm::sycl_backend {
   OP(materialize, MaterializeParams)                                 \
   OP(align_move, AlignMoveParams)                                    \
   OP(align_advance, AlignAdvanceParams)                              \
-  OP(short_conv, ShortConvParams)
+  OP(short_conv, ShortConvParams)                                    \
+  OP(gdn_attention, GdnAttentionParams)
 
 #define RECOVERSSM_OP(name, Params)                                             \
   std::size_t workspace_bytes(const Params& params, ::sycl::queue& queue);      \
