@@ -9,7 +9,7 @@
 
 namespace recoverssm::device {
 
-// Addresses and strides (in elements) of one layer.
+// Addresses and strides, in bytes, of one layer.
 struct LayerArgs {
   std::byte* state = nullptr;
   std::int64_t state_block = 0;
@@ -40,7 +40,7 @@ RSSM_HOST_DEVICE View packed_view(std::byte* data, const std::int64_t (&stride)[
   v.stride[0] = stride[0];
   v.stride[1] = stride[1];
   v.stride[2] = stride[2];
-  v.stride[3] = 1;  // not of a line, whose third stride is the channels'
+  v.stride[3] = float_size(dtype);
   v.dtype = dtype;
   v.present = data != nullptr;
   return v;
@@ -144,14 +144,14 @@ RSSM_HOST_DEVICE Replay replay_row(const ReplayArgs& args, const LayerArgs& laye
 // ---- lines: bits of one channel, moved by whoever owns it
 
 RSSM_HOST_DEVICE std::byte* line_at(const LayerArgs& layer, std::int64_t block, std::int64_t channel) {
-  return layer.line + (block * layer.line_stride[0] + channel * layer.line_stride[2]) * size_of(layer.line_dtype);
+  return layer.line + block * layer.line_stride[0] + channel * layer.line_stride[2];
 }
 
 // Positions start.. of `from` to the history of `to`, in rising positions: in place nothing is overwritten before it is read.
 RSSM_HOST_DEVICE void move_history(const LayerArgs& layer, std::int64_t channel, std::int32_t from, std::int64_t start,
                                    std::int32_t to) {
-  const int size = static_cast<int>(size_of(layer.line_dtype));
-  const std::int64_t position = layer.line_stride[1] * size;
+  const int size = float_size(layer.line_dtype);
+  const std::int64_t position = layer.line_stride[1];
   const std::byte* source = line_at(layer, from, channel) + start * position;
   std::byte* target = line_at(layer, to, channel);
   for (int p = 0; p < layer.history; ++p) copy_element(target + p * position, source + p * position, size);

@@ -9,7 +9,8 @@
 
 namespace recoverssm::device {
 
-// A TensorView without its shape: what a kernel needs to find an element. Sizes travel beside it.
+// A TensorView without its shape: what a kernel needs to find an element. Sizes travel beside it. Strides count bytes, so that no kernel
+// asks a dtype for its size to find an element.
 struct View {
   std::byte* data = nullptr;
   std::int64_t stride[kMaxDims] = {};
@@ -20,7 +21,7 @@ struct View {
 inline View view_of(const TensorView& t) {
   View v;
   v.data = static_cast<std::byte*>(t.data);
-  for (int d = 0; d < kMaxDims; ++d) v.stride[d] = t.stride[static_cast<std::size_t>(d)];
+  for (int d = 0; d < kMaxDims; ++d) v.stride[d] = t.stride[static_cast<std::size_t>(d)] * size_of(t.dtype);
   v.dtype = t.dtype;
   v.present = t.present();
   return v;
@@ -29,10 +30,10 @@ inline View view_of(const TensorView& t) {
 // Address of element (i), (i, j), ...: 64-bit throughout.
 template <class... Index>
 RSSM_HOST_DEVICE std::byte* at(const View& view, Index... index) {
-  const std::int64_t indices[] = {static_cast<std::int64_t>(index)...};
   std::int64_t offset = 0;
-  for (int d = 0; d < static_cast<int>(sizeof...(Index)); ++d) offset += indices[d] * view.stride[d];
-  return view.data + offset * size_of(view.dtype);
+  int d = 0;
+  ((offset += static_cast<std::int64_t>(index) * view.stride[d++]), ...);
+  return view.data + offset;
 }
 
 template <class... Index>
@@ -46,6 +47,9 @@ RSSM_HOST_DEVICE void store_i32(const View& view, std::int32_t value, Index... i
 }
 
 RSSM_HOST_DEVICE bool bool_at(const View& view, std::int64_t i) { return *reinterpret_cast<const std::uint8_t*>(at(view, i)) != 0; }
+
+// Bytes of an activation, state or parameter.
+RSSM_HOST_DEVICE int float_size(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
 // An element type as memory has it, widened exactly and narrowed to nearest even.
 struct F32 {

@@ -52,6 +52,40 @@ inline bool inside(int element, int K) {
   return D::kWhole || element < K;
 }
 
+// ---- rows of K elements between memory and local memory, which every lane reads and writes at its own elements; zeros from K on
+
+template <class D>
+inline void write_key(const LanesOf<D>& lanes, float* to, const float (&x)[D::kElements]) {
+  RSSM_UNROLL
+  for (int e = 0; e < D::kElements; ++e) to[element<D>(lanes, e)] = x[e];
+}
+
+template <class D>
+inline void read_key(const LanesOf<D>& lanes, float (&x)[D::kElements], const float* from) {
+  RSSM_UNROLL
+  for (int e = 0; e < D::kElements; ++e) x[e] = from[element<D>(lanes, e)];
+}
+
+template <class D>
+inline void load_row(const LanesOf<D>& lanes, float* to, const std::byte* p, DType dtype, int K) {
+  const int size = float_size(dtype);
+  RSSM_NO_UNROLL
+  for (int e = 0; e < D::kElements; ++e) {
+    const int k = element<D>(lanes, e);
+    to[k] = inside<D>(k, K) ? load_float(p + k * size, dtype) : 0.0f;
+  }
+}
+
+template <class D>
+inline void store_row(const LanesOf<D>& lanes, const float* from, std::byte* p, DType dtype, int K) {
+  const int size = float_size(dtype);
+  RSSM_NO_UNROLL
+  for (int e = 0; e < D::kElements; ++e) {
+    const int k = element<D>(lanes, e);
+    if (inside<D>(k, K)) store_float(p + k * size, dtype, from[k]);
+  }
+}
+
 // ---- state rows in registers
 
 template <class D>
@@ -63,71 +97,68 @@ inline void clear_tile(Tile<D>& tile) {
   }
 }
 
-// Rows first..first+3 of a head's [V][K] state; those from V on are zero and are never stored.
+// Rows first..first+3 of a head's [V][K] state; those from V on are zero and are never stored. fp32 goes straight to registers. Of the 16-bit
+// types a row goes through `stage`, kPadded floats of local memory in which every lane touches its own elements alone: loops that are not
+// unrolled keep the code small, and compiling it is what a first call waits for.
 template <class D>
-inline void load_tile(const LanesOf<D>& lanes, Tile<D>& tile, const std::byte* head, DType dtype, int first, int V, int K) {
-  with_element(dtype, [&](auto type) {
-    using T = decltype(type);
-    RSSM_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (first + r >= V) {
-        RSSM_UNROLL
-        for (int e = 0; e < D::kElements; ++e) tile.h[r][e] = 0.0f;
-        continue;
-      }
-      const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
+inline void load_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, const std::byte* head, DType dtype, int first, int V,
+                      int K) {
+  RSSM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
+    if (first + r >= V) {
+      RSSM_UNROLL
+      for (int e = 0; e < D::kElements; ++e) tile.h[r][e] = 0.0f;
+    } else if (dtype == DType::f32) {
       RSSM_UNROLL
       for (int e = 0; e < D::kElements; ++e) {
         const int k = element<D>(lanes, e);
-        tile.h[r][e] = inside<D>(k, K) ? load_as<T>(head, row + k) : 0.0f;
+        tile.h[r][e] = inside<D>(k, K) ? load_as<F32>(head, row + k) : 0.0f;
       }
+    } else {
+      load_row<D>(lanes, stage, head + 2 * row, dtype, K);
+      read_key<D>(lanes, tile.h[r], stage);
     }
-  });
+  }
 }
 
 template <class D>
-inline void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, std::byte* head, DType dtype, int first, int V, int K) {
-  with_element(dtype, [&](auto type) {
-    using T = decltype(type);
-    RSSM_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (first + r >= V) continue;
-      const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
+inline void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, float* stage, std::byte* head, DType dtype, int first, int V,
+                       int K) {
+  RSSM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
+    if (first + r >= V) continue;
+    if (dtype == DType::f32) {
       RSSM_UNROLL
       for (int e = 0; e < D::kElements; ++e) {
         const int k = element<D>(lanes, e);
-        if (inside<D>(k, K)) store_as<T>(head, row + k, tile.h[r][e]);
+        if (inside<D>(k, K)) store_as<F32>(head, row + k, tile.h[r][e]);
       }
+    } else {
+      write_key<D>(lanes, stage, tile.h[r]);
+      store_row<D>(lanes, stage, head + 2 * row, dtype, K);
     }
-  });
+  }
 }
 
 // The state as it reads back after a store.
 template <class D>
-inline void round_tile(Tile<D>& tile, DType dtype) {
-  with_element(dtype, [&](auto type) {
-    using T = decltype(type);
-    RSSM_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      RSSM_UNROLL
-      for (int e = 0; e < D::kElements; ++e) tile.h[r][e] = T::widen(T::narrow(tile.h[r][e]));
+inline void round_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, DType dtype) {
+  if (dtype == DType::f32) return;
+  RSSM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    write_key<D>(lanes, stage, tile.h[r]);
+    RSSM_NO_UNROLL
+    for (int e = 0; e < D::kElements; ++e) {
+      float& x = stage[element<D>(lanes, e)];
+      x = dtype == DType::bf16 ? BF16::widen(BF16::narrow(x)) : F16::widen(F16::narrow(x));
     }
-  });
+    read_key<D>(lanes, tile.h[r], stage);
+  }
 }
 
 // ---- preparing tokens
-
-template <class D>
-inline void load_key(const LanesOf<D>& lanes, float (&x)[D::kElements], const std::byte* p, DType dtype, int K) {
-  with_element(dtype, [&](auto type) {
-    using T = decltype(type);
-    RSSM_UNROLL
-    for (int e = 0; e < D::kElements; ++e) {
-      const int k = element<D>(lanes, e);
-      x[e] = inside<D>(k, K) ? load_as<T>(p, k) : 0.0f;
-    }
-  });
-}
 
 // Leaves of x.y; nothing is multiplied for an index >= K.
 template <class D>
@@ -156,18 +187,6 @@ inline void scale_key(float (&x)[D::kElements], float by) {
 }
 
 template <class D>
-inline void write_key(const LanesOf<D>& lanes, float* to, const float (&x)[D::kElements]) {
-  RSSM_UNROLL
-  for (int e = 0; e < D::kElements; ++e) to[element<D>(lanes, e)] = x[e];
-}
-
-template <class D>
-inline void read_key(const LanesOf<D>& lanes, float (&x)[D::kElements], const float* from) {
-  RSSM_UNROLL
-  for (int e = 0; e < D::kElements; ++e) x[e] = from[element<D>(lanes, e)];
-}
-
-template <class D>
 inline void normalise(const LanesOf<D>& lanes, float (&x)[D::kElements], int K) {
   scale_key<D>(x, arithmetic::inverse_norm(dot<D>(lanes, x, x, K)));
 }
@@ -179,7 +198,7 @@ inline void write_decays(const LanesOf<D>& lanes, float* to, const GateArgs& gat
   RSSM_NO_UNROLL
   for (int e = 0; e < D::kElements; ++e) {
     const int k = element<D>(lanes, e);
-    if (k < K) to[k] = kda_decay_of(gate, exp_A_log, load_float(raw + k * size_of(dtype), dtype), head, k);
+    if (k < K) to[k] = kda_decay_of(gate, exp_A_log, load_float(raw + k * float_size(dtype), dtype), head, k);
   }
 }
 
@@ -192,8 +211,10 @@ inline void prepare_tokens(const LanesOf<D>& lanes, const RuleArgs& args, float*
   for (int t = 0; t < count; ++t) {
     float* const token = to + t * D::kTokenFloats;
     float k[D::kElements], q[D::kElements];
-    load_key<D>(lanes, k, at(args.k, first + t, from_head), args.k.dtype, K);
-    load_key<D>(lanes, q, at(args.q, first + t, from_head), args.q.dtype, K);
+    load_row<D>(lanes, token, at(args.k, first + t, from_head), args.k.dtype, K);
+    load_row<D>(lanes, token + D::kQuery, at(args.q, first + t, from_head), args.q.dtype, K);
+    read_key<D>(lanes, k, token);
+    read_key<D>(lanes, q, token + D::kQuery);
     if (args.gate.l2norm) {
       normalise<D>(lanes, k, K);
       const float inverse = arithmetic::inverse_norm(dot<D>(lanes, q, q, K));
@@ -234,16 +255,17 @@ inline void prepare_records(const LanesOf<D>& lanes, const RecordArgs& records, 
     if constexpr (D::kKda) {
       const DType dtype = records.key_gate.dtype;
       const std::byte* const record = at(records.key_gate, block, head, first + t);
-      float k[D::kElements];
-      load_key<D>(lanes, k, record, dtype, K);
-      if (gate.l2norm) normalise<D>(lanes, k, K);
-      write_key<D>(lanes, token, k);
-      write_decays<D>(lanes, token + D::kDecays, gate, exp_A_log, record + K * size_of(dtype), dtype, head, K);
+      load_row<D>(lanes, token, record, dtype, K);
+      if (gate.l2norm) {
+        float k[D::kElements];
+        read_key<D>(lanes, k, token);
+        normalise<D>(lanes, k, K);
+        write_key<D>(lanes, token, k);
+      }
+      write_decays<D>(lanes, token + D::kDecays, gate, exp_A_log, record + K * float_size(dtype), dtype, head, K);
     } else {
       const float* const record = reinterpret_cast<const float*>(at(records.packed, block, head, first + t)) + V;
-      float k[D::kElements];
-      load_key<D>(lanes, k, reinterpret_cast<const std::byte*>(record), DType::f32, K);
-      write_key<D>(lanes, token, k);
+      load_row<D>(lanes, token, reinterpret_cast<const std::byte*>(record), DType::f32, K);
       if (lanes.lane == 0) token[D::kDecay] = record[K];
     }
   }
@@ -256,7 +278,7 @@ inline void write_keys(const LanesOf<D>& lanes, const RuleArgs& args, const Reco
                        std::int64_t block, int head, std::int64_t first_token, int position, int count) {
   for (int t = 0; t < count; ++t) {
     if constexpr (D::kKda) {  // raw key and raw gate input, bit by bit: commit computes k^ and d with the same functions
-      const int size = static_cast<int>(size_of(args.k.dtype));
+      const int size = float_size(args.k.dtype);
       std::byte* const record = at(records.key_gate, block, head, position + t);
       const std::byte* const key = at(args.k, first_token + t, key_head(head, args.H, args.HV));
       const std::byte* const gate = at(args.a, first_token + t, head);
@@ -367,13 +389,15 @@ inline void replay_record(const LanesOf<D>& lanes, Tile<D>& tile, const float* t
 template <class D>
 struct Task {
   LanesOf<D> lanes;
-  float* tokens;  // local memory of the sub-group
+  float* stage;   // local memory of the sub-group: a row
+  float* tokens;  // and prepared tokens
   std::int64_t number;
   std::int64_t row, layer;
 
   Task(const ::sycl::nd_item<3>& item, const DeltaCut& cut, float* local)
       : lanes(item),
-        tokens(local + static_cast<std::int64_t>(lanes.group.get_group_linear_id()) * cut.local_floats),
+        stage(local + static_cast<std::int64_t>(lanes.group.get_group_linear_id()) * cut.local_floats),
+        tokens(stage + D::kPadded),
         number(static_cast<std::int64_t>(item.get_group(2)) * cut.sub_groups +
                static_cast<std::int64_t>(lanes.group.get_group_linear_id())),
         row(static_cast<std::int64_t>(item.get_group(1))),
@@ -395,7 +419,7 @@ inline void drop_bad_tokens(const Lanes<SG>& lanes, const RowsArgs& args, Device
 template <int SG>
 inline void zero_out(const Lanes<SG>& lanes, const View& out, const RowsArgs& rows, const DeviceRow& row, int head, int value0,
                      int last) {
-  const int size = static_cast<int>(size_of(out.dtype));
+  const int size = float_size(out.dtype);
   for (std::int64_t t = 0; t < row.length; ++t) {
     std::byte* const to = at(out, global_row(rows, row.begin + t), head);
     for (int v = value0 + lanes.lane; v < last; v += SG) clear_element(to + static_cast<std::int64_t>(v) * size, size);

@@ -47,7 +47,7 @@ inline void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args
   const int head = static_cast<int>(task.number / tiles), value0 = static_cast<int>(task.number % tiles) * args.cut.task_rows;
   const int last = V - value0 < args.cut.task_rows ? V : value0 + args.cut.task_rows;
   const auto state_of = [&](std::int32_t block) {
-    return layer.state + (block * layer.state_block + static_cast<std::int64_t>(head) * V * K) * size_of(layer.state_dtype);
+    return layer.state + block * layer.state_block + static_cast<std::int64_t>(head) * V * K * float_size(layer.state_dtype);
   };
   const RecordArgs records = records_of(layer);
   const GateArgs gate = gate_of(layer);
@@ -55,13 +55,13 @@ inline void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args
   Tile<D> tile;
   bool prepared = false;
   for (int value = value0; value < last; value += kRows) {
-    load_tile<D>(lanes, tile, state_of(replay.source), dtype, value, V, K);
+    load_tile<D>(lanes, tile, task.stage, state_of(replay.source), dtype, value, V, K);
     prepared = fold_records<D>(lanes, tile, records, gate, task.tokens, args.cut.token_chunk, replay.source, head, replay.len,
                                value, K, V, prepared, [&](int t) {
                                  if (t + 1 == replay.boundary_len)
-                                   store_tile<D>(lanes, tile, state_of(replay.boundary), dtype, value, V, K);
+                                   store_tile<D>(lanes, tile, task.stage, state_of(replay.boundary), dtype, value, V, K);
                                });
-    store_tile<D>(lanes, tile, state_of(replay.final), dtype, value, V, K);
+    store_tile<D>(lanes, tile, task.stage, state_of(replay.final), dtype, value, V, K);
   }
 }
 

@@ -38,14 +38,14 @@ inline void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, fl
   Tile<D> tile;
   for (int value = value0; value < last; value += kRows) {
     if (from_block) {
-      load_tile<D>(lanes, tile, state, dtype, value, V, K);
+      load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
     } else {
       clear_tile(tile);
     }
     if (waiting > 0) {
       fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head, waiting, value,
                       K, V, false, [](int) {});
-      round_tile(tile, dtype);
+      round_tile<D>(lanes, tile, task.stage, dtype);
     }
     for (std::int64_t first = 0; first < row.length; first += chunk) {
       const int count = static_cast<int>(min64(row.length - first, chunk));
@@ -56,7 +56,7 @@ inline void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, fl
       run_tokens<D>(lanes, tile, args.rule, args.rows, args.out, View{}, task.tokens, 0, head, value, row.begin + first, 0, count,
                     [](int) {});
     }
-    store_tile<D>(lanes, tile, state, dtype, value, V, K);
+    store_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
   }
 }
 

@@ -33,7 +33,7 @@ inline void snapshots_body(const ::sycl::nd_item<3>& item, const SnapshotsArgs& 
   const bool one_chunk = length <= chunk;
   Tile<D> tile;
   for (int value = value0; value < last; value += kRows) {
-    load_tile<D>(lanes, tile, at(args.state, row.block, head), dtype, value, V, K);
+    load_tile<D>(lanes, tile, task.stage, at(args.state, row.block, head), dtype, value, V, K);
     for (int first = 0; first < length; first += chunk) {
       const int count = length - first < chunk ? length - first : chunk;
       if (value == value0 || !one_chunk) {
@@ -45,7 +45,7 @@ inline void snapshots_body(const ::sycl::nd_item<3>& item, const SnapshotsArgs& 
                       // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
                       const std::int32_t target = i32_at(args.rows.state_indices, task.row, first + t);
                       if (is_null(target, args.rows.null_block_id)) return;
-                      store_tile<D>(lanes, tile, at(args.state, target, head), dtype, value, V, K);
+                      store_tile<D>(lanes, tile, task.stage, at(args.state, target, head), dtype, value, V, K);
                     });
     }
   }

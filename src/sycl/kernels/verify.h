@@ -37,10 +37,10 @@ inline void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, 
   if (waiting > 0) {
     bool prepared = false;
     for (int value = value0; value < last; value += kRows) {
-      load_tile<D>(lanes, tile, state, dtype, value, V, K);
+      load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
       prepared = fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head,
                                  waiting, value, K, V, prepared, [](int) {});
-      store_tile<D>(lanes, tile, state, dtype, value, V, K);
+      store_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
     }
     lanes.barrier();
   }
@@ -49,7 +49,7 @@ inline void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, 
   const int length = static_cast<int>(row.length), chunk = args.cut.token_chunk;
   const bool one_chunk = length <= chunk;
   for (int value = value0; value < last; value += kRows) {
-    load_tile<D>(lanes, tile, state, dtype, value, V, K);
+    load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
     for (int first = 0; first < length; first += chunk) {
       const int count = length - first < chunk ? length - first : chunk;
       if (value == value0 || !one_chunk) {

@@ -25,7 +25,7 @@ inline DeltaCut cut_of(const DeltaShape& shape, Gate gate, std::int64_t heads, s
   cut.task_rows = select_task_rows(heads, V, together, traits);
   cut.tiles = static_cast<std::int32_t>(ceil_div(V, cut.task_rows));
   cut.token_chunk = select_token_chunk(shape, kda, tokens);
-  cut.local_floats = cut.token_chunk * (32 * shape.chunks * (kda ? 3 : 2) + 4);
+  cut.local_floats = 32 * shape.chunks + cut.token_chunk * (32 * shape.chunks * (kda ? 3 : 2) + 4);
   cut.sub_groups = sub_groups_of(traits);
   return cut;
 }
