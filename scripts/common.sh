@@ -100,23 +100,28 @@ show_build() {
   status_end
 }
 
+# What a caller of prepare wants CMake to be told beside the preset. A build folder keeps it: a later call without wishes takes what is there.
+cmake_arguments=()
+
 configure() { # preset
-  local preset=$1 build=$root/build/$1 stamp=$root/build/$1/.configured
+  local preset=$1 build=$root/build/$1 stamp=$root/build/$1/.configured wanted="${cmake_arguments[*]}"
   local log=$root/build/$1.configure.log
   local -a fresh=()
   # A build folder that came along from another place cannot be used.
   if [[ -f $build/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build/CMakeCache.txt"; then
     fresh=(--fresh)
-  elif [[ -f $build/build.ninja && -f $stamp && ! $root/CMakePresets.json -nt $stamp ]]; then
+  elif [[ -f $build/build.ninja && -f $stamp && ! $root/CMakePresets.json -nt $stamp && (-z $wanted || $wanted == "$(<"$stamp")") ]]; then
     return 0 # ninja itself runs CMake again when a CMakeLists.txt has changed
   fi
   status "configuring $preset"
-  (cd "$root" && cmake --preset "$preset" "${fresh[@]}") >"$log" 2>&1 </dev/null || {
+  (cd "$root" && cmake --preset "$preset" "${fresh[@]}" "${cmake_arguments[@]}") >"$log" 2>&1 </dev/null || {
     status_end
     cat "$log" >&2
     die "configuring failed (preset $preset)"
   }
+  [[ -z $wanted && -f $stamp ]] || echo "$wanted" >"$stamp"
   touch "$stamp"
+  sed -n 's/^-- recoverssm: //p' "$log" >&2
   status_end
 }
 

@@ -17,14 +17,28 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kPattern = 4093;
 
 template <class T, class Convert>
-void fill(T* to, std::size_t n, float low, float high, Convert convert) {
-  T pattern[kPattern];
+std::vector<std::byte> pattern_of(float low, float high, Convert convert) {
+  std::vector<std::byte> bytes(kPattern * sizeof(T));
   std::uint32_t random = 12345;
-  for (T& element : pattern) {
+  for (std::size_t i = 0; i < kPattern; ++i) {
     random = random * 1664525U + 1013904223U;
-    element = convert(low + (high - low) * static_cast<float>(random >> 8) * 0x1p-24F);
+    const T element = convert(low + (high - low) * static_cast<float>(random >> 8) * 0x1p-24F);
+    std::memcpy(&bytes[i * sizeof(T)], &element, sizeof(T));
   }
-  for (std::size_t i = 0; i < n; i += kPattern) std::memcpy(to + i, pattern, std::min(kPattern, n - i) * sizeof(T));
+  return bytes;
+}
+
+std::vector<std::byte> pattern_of(DType dtype, float low, float high) {
+  switch (dtype) {
+    case DType::f32:
+      return pattern_of<float>(low, high, [](float x) { return x; });
+    case DType::bf16:
+      return pattern_of<std::uint16_t>(low, high, [](float x) { return arithmetic::to_bf16(x); });
+    case DType::f16:
+      return pattern_of<std::uint16_t>(low, high, [](float x) { return arithmetic::to_f16(x); });
+    default:
+      throw Error({ErrorKind::invalid_argument, std::string("bench: no values of dtype ") + name_of(dtype)});
+  }
 }
 
 }  // namespace
@@ -41,8 +55,16 @@ Arena::Arena(std::size_t bytes) : size_((bytes + kHugePage - 1) / kHugePage * kH
   ::madvise(base_, size_, MADV_HUGEPAGE);  // advice: without it everything works the same, with more misses of the TLB
 }
 
+Arena::Arena(std::size_t bytes, Device& device)
+    : device_(&device), base_(static_cast<std::byte*>(device.allocate(bytes))), size_(bytes) {}
+
 Arena::~Arena() {
-  if (base_ != nullptr) ::munmap(base_, size_);
+  if (base_ == nullptr) return;
+  if (device_ != nullptr) {
+    device_->release(base_);
+  } else {
+    ::munmap(base_, size_);
+  }
 }
 
 void* Arena::take(std::size_t bytes) {
@@ -53,33 +75,39 @@ void* Arena::take(std::size_t bytes) {
   return base_ + start;
 }
 
+void* Arena::region(std::size_t bytes) {
+  regions_.push_back({used_, bytes});
+  return take(bytes);
+}
+
 TensorView Arena::values(DType dtype, std::initializer_list<std::int64_t> shape, float low, float high) {
   TensorView view(nullptr, dtype, shape);
   // Far from where the sums of bytes that a measuring arena makes would overflow.
   if (view.elements() > std::int64_t{1} << 52)
     throw Error({ErrorKind::invalid_argument, "bench: a tensor of more than 2^52 elements"});
   const auto n = static_cast<std::size_t>(view.elements());
-  view.data = take(n * static_cast<std::size_t>(size_of(dtype)));
+  const std::size_t bytes = n * static_cast<std::size_t>(size_of(dtype));
+  view.data = region(bytes);
   if (base_ == nullptr) return view;
-  switch (dtype) {
-    case DType::f32:
-      fill(static_cast<float*>(view.data), n, low, high, [](float x) { return x; });
-      break;
-    case DType::bf16:
-      fill(static_cast<std::uint16_t*>(view.data), n, low, high, [](float x) { return arithmetic::to_bf16(x); });
-      break;
-    case DType::f16:
-      fill(static_cast<std::uint16_t*>(view.data), n, low, high, [](float x) { return arithmetic::to_f16(x); });
-      break;
-    default:
-      throw Error({ErrorKind::invalid_argument, std::string("bench: no values of dtype ") + name_of(dtype)});
+  const std::vector<std::byte> pattern = pattern_of(dtype, low, high);
+  if (device_ != nullptr) {
+    device_->repeat(view.data, bytes, pattern.data(), pattern.size());
+    return view;
   }
+  auto* const to = static_cast<std::byte*>(view.data);
+  for (std::size_t i = 0; i < bytes; i += pattern.size()) std::memcpy(to + i, pattern.data(), std::min(pattern.size(), bytes - i));
   return view;
 }
 
 TensorView Arena::ints(const std::vector<std::int32_t>& values) {
-  const TensorView view(take(values.size() * sizeof(std::int32_t)), DType::i32, {static_cast<std::int64_t>(values.size())});
-  if (base_ != nullptr) std::memcpy(view.data, values.data(), values.size() * sizeof(std::int32_t));
+  const std::size_t bytes = values.size() * sizeof(std::int32_t);
+  const TensorView view(region(bytes), DType::i32, {static_cast<std::int64_t>(values.size())});
+  if (base_ == nullptr) return view;
+  if (device_ != nullptr) {
+    device_->upload(view.data, values.data(), bytes);
+  } else {
+    std::memcpy(view.data, values.data(), bytes);
+  }
   return view;
 }
 

@@ -1,4 +1,5 @@
-// The memory of the data sets: one mapping, backed by huge pages where the system gives them, written once before anything is measured.
+// The memory of the data sets, written before anything is measured: one mapping, backed by huge pages where the system gives them, or one
+// allocation on a device. The same calls give the same contents at the same places in both.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "bench/device.h"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::bench {
@@ -14,6 +16,7 @@ class Arena {
  public:
   Arena() = default;                  // only measures: hands out views nobody may read, and counts their bytes
   explicit Arena(std::size_t bytes);  // throws Error(device_error) if the system refuses
+  Arena(std::size_t bytes, Device& device);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -26,14 +29,31 @@ class Arena {
     return ints(std::vector<std::int32_t>(static_cast<std::size_t>(n), value));
   }
 
+  // Uninitialised, and in no region.
+  void* scratch(std::size_t bytes) { return take(bytes); }
+
+  // What was handed out since the last clear, in order; scratch apart.
+  struct Region {
+    std::size_t offset, bytes;
+  };
+  const std::vector<Region>& regions() const { return regions_; }
+  const std::byte* base() const { return base_; }
+
   std::size_t used() const { return used_; }
-  void clear() { used_ = 0; }
+  void clear() {
+    used_ = 0;
+    regions_.clear();
+  }
 
  private:
   void* take(std::size_t bytes);  // aligned to 64 bytes; an address of nothing where the arena only measures
 
+  void* region(std::size_t bytes);
+
+  Device* device_ = nullptr;
   std::byte* base_ = nullptr;
   std::size_t size_ = 0, used_ = 0;
+  std::vector<Region> regions_;
 };
 
 }  // namespace recoverssm::bench

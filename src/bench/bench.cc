@@ -17,6 +17,7 @@ namespace {
 constexpr double kSlow = 0.25;                             // seconds a repetition beyond which fewer are run
 constexpr double kPatience = 1.5;                          // seconds all repetitions of a slow call may take together, one excepted
 constexpr double kMostSeconds = 3600, kMostGiB = 1 << 20;  // --min-time, --memory
+constexpr double kHostGiB = 4, kDeviceGiB = 16;            // unless --memory says otherwise
 constexpr std::size_t kPage = 4096;
 
 // The data sets of one job, and a workspace, in one arena.
@@ -32,7 +33,7 @@ class DataSets {
   Status run_next(const Launch& launch) {
     const DataSet& set = *sets_[next_];
     if (++next_ == sets_.size()) next_ = 0;
-    set.rearm();
+    set.rearm(nullptr);
     return set.run(launch);
   }
 
@@ -170,7 +171,7 @@ class Runner {
   }
 
   void add(Planned planned) {
-    const auto limit = static_cast<std::size_t>(report_.options.memory_gib * 0x1p30);
+    const auto limit = static_cast<std::size_t>(*report_.options.memory_gib * 0x1p30);
     const std::size_t bytes = planned.set_bytes * planned.sets;
     if (planned.skip.empty() && bytes > limit) {
       planned.skip = fmt::format("needs {:.1f} GiB of data, more than --memory allows", static_cast<double>(bytes) / 0x1p30);
@@ -275,6 +276,7 @@ Options resolved(Options options, const Hardware& hardware) {
   for (Target& target : options.targets) {
     if (const Status status = resolve_target(target, target); !status.ok()) throw Error({status.kind, "bench: " + status.message});
   }
+  if (!options.memory_gib) options.memory_gib = options.backend == Backend::cpu ? kHostGiB : kDeviceGiB;
   if (options.threads.empty()) options.threads = {1, hardware.cores};
   std::sort(options.threads.begin(), options.threads.end());
   options.threads.erase(std::unique(options.threads.begin(), options.threads.end()), options.threads.end());
@@ -288,11 +290,22 @@ Options resolved(Options options, const Hardware& hardware) {
     }
   };
   in_range("--min-time", options.min_time, kMostSeconds);
-  in_range("--memory", options.memory_gib, kMostGiB);
+  in_range("--memory", *options.memory_gib, kMostGiB);
+  if (!std::isfinite(options.compare_gib) || options.compare_gib < 0) {
+    refuse(fmt::format("--compare {}, expected 0 or more", options.compare_gib));
+  }
   if (options.repetitions < 1) refuse(fmt::format("--repetitions {}, expected at least 1", options.repetitions));
   return options;
 }
 
-Report run(const Options& options, const Listener& listener) { return Runner(options, listener).run(); }
+const char* where(const Result& result) {
+  return result.backend == Backend::cpu ? name_of(result.target) : name_of(result.backend);
+}
+
+Report run(const Options& options, const Listener& listener) {
+  if (options.backend == Backend::cpu) return Runner(options, listener).run();
+  const std::unique_ptr<Device> device = open_device(options.backend);
+  return run_on(*device, options, listener);
+}
 
 }  // namespace recoverssm::bench

@@ -23,6 +23,8 @@ struct Ceilings {
   std::size_t bytes = 0;  // of memory that is read; a copy reads half of it and writes the other half
   Sample read, copy, memcpy_, update;
   std::map<Target, double> issue;  // slots a second
+  double device_issue = 0;         // the same of a device
+  double launch_seconds = 0;       // a device: of a kernel that does nothing, in a graph
   std::vector<Sample> all;         // every kernel measured
 };
 

@@ -17,6 +17,12 @@ ordered_json json_of(const Ceilings& c) {
   ordered_json issue = ordered_json::object(), all = ordered_json::array();
   for (const auto& [target, rate] : c.issue) issue[recoverssm::name_of(target)] = rate;
   for (const Sample& sample : c.all) all.push_back(json_of(sample));
+  if (c.device_issue > 0) {
+    return {{"size", bench::name_of(c.size)},    {"bytes", c.bytes},
+            {"read", json_of(c.read)},           {"copy", json_of(c.copy)},
+            {"memcpy", json_of(c.memcpy_)},      {"issue_slots_per_second", c.device_issue},
+            {"launch_seconds", c.launch_seconds}};
+  }
   return {{"threads", c.threads},
           {"size", bench::name_of(c.size)},
           {"bytes", c.bytes},
@@ -34,6 +40,7 @@ ordered_json json_of(const Shape& s) {
   return {{"rows", s.rows},
           {"tokens", s.tokens},
           {"layers", s.layers},
+          {"groups", s.groups},
           {"records", s.waiting},
           {"H", s.H},
           {"HV", s.HV},
@@ -50,7 +57,7 @@ ordered_json json_of(const Result& r) {
       {"case", r.job.name},
       {"op", r.job.row->op},
       {"gate", r.job.row->gates == Gates::none ? ordered_json(nullptr) : ordered_json(name_of(r.job.shape.gate))},
-      {"target", recoverssm::name_of(r.target)},
+      {"target", where(r)},
       {"threads", r.threads},
       {"size", bench::name_of(r.size)},
       {"shape", json_of(r.job.shape)},
@@ -75,7 +82,9 @@ ordered_json json_of(const Result& r) {
       {"limit", r.share.limit.empty() ? ordered_json(nullptr) : ordered_json(r.share.limit)},
       {"limit_seconds", or_null(r.share.seconds)},
       {"share", or_null(r.share.share)},
-      {"scaling", or_null(r.scaling)}};
+      {"scaling", or_null(r.scaling)},
+      {"host_seconds", or_null(r.host_seconds)},
+      {"compared", r.compared.empty() ? ordered_json(nullptr) : ordered_json(r.compared)}};
 }
 
 std::string number_or_nothing(double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; }
@@ -87,6 +96,16 @@ ordered_json to_json(const Report& report, const std::string& command_line) {
   ordered_json ceilings = ordered_json::array(), results = ordered_json::array();
   for (const Ceilings& c : report.ceilings) ceilings.push_back(json_of(c));
   for (const Result& r : report.results) results.push_back(json_of(r));
+  ordered_json device = nullptr;
+  if (const DeviceHardware& d = report.device; !d.name.empty()) {
+    device = {{"name", d.name},
+              {"driver", d.driver},
+              {"runtime", d.runtime},
+              {"clocks", d.clocks},
+              {"multiprocessors", d.multiprocessors},
+              {"l2_bytes", d.l2_bytes},
+              {"memory_bytes", d.memory_bytes}};
+  }
   return {{"format", "recoverssm-bench"},
           {"format_version", 1},
           {"library", version()},
@@ -104,6 +123,7 @@ ordered_json to_json(const Report& report, const std::string& command_line) {
             {"governor", h.governor},
             {"kernel", h.kernel},
             {"load_before", h.load}}},
+          {"device", std::move(device)},
           {"ceilings", std::move(ceilings)},
           {"results", std::move(results)}};
 }
@@ -111,22 +131,25 @@ ordered_json to_json(const Report& report, const std::string& command_line) {
 std::string csv_header() {
   return "case,op,gate,target,threads,size,rows,tokens,layers,records,H,HV,K,V,W,activation,state,median_s,best_s,worst_s,"
          "repetitions,"
-         "iterations,bytes,bytes_per_s,issue_slots,limit,limit_s,share,scaling,skipped\n";
+         "iterations,bytes,bytes_per_s,issue_slots,limit,limit_s,share,scaling,skipped,groups,host_s,"
+         "compared\n";
 }
 
 std::string csv_line(const Result& r) {
   const Shape& s = r.job.shape;
   std::string line =
-      fmt::format("{},{},{},{},{},{},", r.job.name, r.job.row->op, r.job.row->gates == Gates::none ? "" : name_of(s.gate),
-                  recoverssm::name_of(r.target), r.threads, bench::name_of(r.size));
+      fmt::format("{},{},{},{},{},{},", r.job.name, r.job.row->op, r.job.row->gates == Gates::none ? "" : name_of(s.gate), where(r),
+                  r.threads, bench::name_of(r.size));
   line += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", s.rows, s.tokens, s.layers, s.waiting, s.H, s.HV, s.K, s.V, s.W,
                       recoverssm::name_of(s.activation), recoverssm::name_of(s.state));
   line += fmt::format("{},{},{},{},{},{},{},{},", number_or_nothing(r.seconds.median), number_or_nothing(r.seconds.best),
                       number_or_nothing(r.seconds.worst), r.repetitions, r.iterations, r.counters.total(),
                       number_or_nothing(r.bytes_per_second()), r.issue_slots);
-  // The only free text; it has commas but no quotes.
-  line += fmt::format("{},{},{},{},{}\n", r.share.limit, number_or_nothing(r.share.seconds), number_or_nothing(r.share.share),
-                      number_or_nothing(r.scaling), r.skipped.empty() ? "" : '"' + r.skipped + '"');
+  // Free text has commas but no quotes.
+  const auto quoted = [](const std::string& text) { return text.empty() ? "" : '"' + text + '"'; };
+  line +=
+      fmt::format("{},{},{},{},{},{},{},{}\n", r.share.limit, number_or_nothing(r.share.seconds), number_or_nothing(r.share.share),
+                  number_or_nothing(r.scaling), quoted(r.skipped), s.groups, number_or_nothing(r.host_seconds), quoted(r.compared));
   return line;
 }
 
@@ -149,7 +172,20 @@ std::string hardware_lines(const Hardware& h) {
          fmt::format("transparent huge pages: {}, frequency governor: {}, load before: {:.2f}\n", h.huge_pages, h.governor, h.load);
 }
 
+std::string device_lines(const DeviceHardware& d) {
+  return fmt::format(
+      "{}, {} multiprocessors, L2 {} MiB, memory {:.1f} GiB, driver {}, runtime {}\nclocks (SM, its most, memory, its most): {}\n",
+      d.name, d.multiprocessors, d.l2_bytes >> 20, static_cast<double>(d.memory_bytes) / 0x1p30, d.driver, d.runtime, d.clocks);
+}
+
 std::string ceiling_lines(const Ceilings& c) {
+  if (c.device_issue > 0) {
+    return fmt::format(
+        "\nceilings: read {:.0f} GB/s, copy {:.0f} GB/s ({}; the driver's {:.0f}), multiply-adds {:.2f} T/s, an empty kernel in a "
+        "graph {}\n",
+        c.read.rate / kGiga, c.copy.rate / kGiga, c.copy.kernel, c.memcpy_.rate / kGiga, c.device_issue / 1e12,
+        time_text(c.launch_seconds));
+  }
   std::string text = fmt::format("\nceilings, {} thread{}, {} ({:.4g} MiB)\n", c.threads, c.threads == 1 ? "" : "s",
                                  bench::name_of(c.size), static_cast<double>(c.bytes) / 0x1p20);
   const auto line = [&](const char* what, const Sample& sample) {
@@ -174,8 +210,7 @@ std::string table_header() {
 }
 
 std::string table_line(const Result& r) {
-  std::string line =
-      fmt::format("{:<32} {:<9}{:>2} {:<13}", r.job.name, recoverssm::name_of(r.target), r.threads, bench::name_of(r.size));
+  std::string line = fmt::format("{:<32} {:<9}{:>2} {:<13}", r.job.name, where(r), r.threads, bench::name_of(r.size));
   if (!r.skipped.empty()) return line + "skipped: " + r.skipped + "\n";
   const double spread = over(r.seconds.worst - r.seconds.best, r.seconds.median) * 100;
   const double bytes = static_cast<double>(r.counters.total());
@@ -185,7 +220,9 @@ std::string table_line(const Result& r) {
   line += r.share.limit.empty() ? fmt::format("{:>7} {:<10}", "-", "-")
                                 : fmt::format("{:>6.0f}% {:<10}", r.share.share * 100, r.share.limit);
   line += r.scaling > 0 && r.threads > 1 ? fmt::format("{:>7.2f}x", r.scaling) : fmt::format("{:>8}", "");
-  return line + "  " + text_of(r.job) + "\n";
+  line += "  " + text_of(r.job);
+  if (r.host_seconds > 0) line += ", host " + time_text(r.host_seconds);
+  return line + (r.compared.empty() ? "" : ", " + r.compared) + "\n";
 }
 
 }  // namespace recoverssm::bench

@@ -15,6 +15,7 @@ std::string csv_header();
 std::string csv_line(const Result& result);  // both with their line end
 
 std::string hardware_lines(const Hardware& hardware);
+std::string device_lines(const DeviceHardware& device);
 std::string ceiling_lines(const Ceilings& ceilings);
 std::string table_header();
 std::string table_line(const Result& result);

@@ -1,6 +1,7 @@
 // Parts that the data sets share: rows, rule inputs, records, layers. Block ids count from 0: no block is null.
 #pragma once
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -28,9 +29,36 @@ struct Call : DataSet {
   }
   std::size_t workspace(const Launch& launch) const override { return workspace_size(params, launch); }
   Status run(const Launch& launch) const override { return recoverssm::run(params, launch); }
-  void rearm() const override {
+  void rearm(Device* device) const override {
     auto* values = static_cast<std::int32_t*>(counts.data);
+    if (device != nullptr) return device->set_words(values, count, counts.elements());
     for (std::int64_t i = 0; i < counts.elements(); ++i) values[i] = count;
+  }
+};
+
+// Several calls, one after the other.
+struct Calls : DataSet {
+  std::vector<std::unique_ptr<DataSet>> calls;
+
+  Status check() const override {
+    for (const auto& call : calls) {
+      if (Status status = call->check(); !status.ok()) return status;
+    }
+    return {};
+  }
+  std::size_t workspace(const Launch& launch) const override {
+    std::size_t bytes = 0;
+    for (const auto& call : calls) bytes = std::max(bytes, call->workspace(launch));
+    return bytes;
+  }
+  Status run(const Launch& launch) const override {
+    for (const auto& call : calls) {
+      if (Status status = call->run(launch); !status.ok()) return status;
+    }
+    return {};
+  }
+  void rearm(Device* device) const override {
+    for (const auto& call : calls) call->rearm(device);
   }
 };
 

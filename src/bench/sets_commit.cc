@@ -1,6 +1,4 @@
 // Data sets of the operations after the sampler and around a step: plans, commit, materialize, align.
-#include <algorithm>
-
 #include "bench/set_parts.h"
 
 namespace recoverssm::bench {
@@ -74,23 +72,34 @@ std::unique_ptr<DataSet> build_commit_plan_groups(const Shape& s, Arena& arena) 
   return call;
 }
 
-// In place: source and final block are one. With a boundary, rows cross it after two tokens, or after the only one.
+// Blocks: sources, then finals where they are others, then boundaries. Rows cross a boundary after two tokens, or after the only one.
 std::unique_ptr<DataSet> build_commit(const Shape& s, Arena& arena) {
-  auto call = std::make_unique<Call<CommitParams>>();
-  const std::int64_t blocks = static_cast<std::int64_t>(s.rows) * (s.boundary ? 2 : 1);
-  for (int i = 0; i < s.layers; ++i) call->layers.push_back(layer_of(s, blocks, arena));
-  CommitGroup group;
-  group.state_indices = arena.ints(counting(s.rows));
-  group.final_indices = arena.ints(counting(s.rows));
-  group.commit_len = arena.ints(s.rows, s.waiting);
-  group.boundary_indices = s.boundary ? arena.ints(counting(s.rows, s.rows)) : arena.ints(s.rows, kNull);
-  group.boundary_len = arena.ints(s.rows, s.boundary ? std::max(1, s.waiting - 1) : 0);
-  call->groups.push_back(group);
-  call->params.groups = call->groups;
-  call->params.layers = call->layers;
-  call->params.window_capacity = static_cast<std::int32_t>(s.window());
-  call->params.null_block_id = kNull;
-  return call;
+  const int calls = s.call_a_group ? s.groups : 1;
+  auto all = std::make_unique<Calls>();
+  for (int c = 0; c < calls; ++c) {
+    auto call = std::make_unique<Call<CommitParams>>();
+    const std::int64_t blocks = static_cast<std::int64_t>(s.rows) * (1 + (s.moved ? 1 : 0) + (s.boundary ? 1 : 0));
+    const std::int32_t finals = s.moved ? s.rows : 0, boundaries = s.moved ? 2 * s.rows : s.rows;
+    for (int g = 0; g < s.groups / calls; ++g) {
+      CommitGroup group;
+      group.state_indices = arena.ints(counting(s.rows));
+      group.final_indices = arena.ints(counting(s.rows, finals));
+      group.commit_len = arena.ints(s.rows, s.waiting);
+      group.boundary_indices = s.boundary ? arena.ints(counting(s.rows, boundaries)) : arena.ints(s.rows, kNull);
+      group.boundary_len = arena.ints(s.rows, s.boundary ? std::max(1, s.waiting - 1) : 0);
+      call->groups.push_back(group);
+      for (int i = 0; i < s.layers / s.groups; ++i) {
+        call->layers.push_back(layer_of(s, blocks, arena));
+        call->layers.back().group = g;
+      }
+    }
+    call->params.groups = call->groups;
+    call->params.layers = call->layers;
+    call->params.window_capacity = static_cast<std::int32_t>(s.window());
+    call->params.null_block_id = kNull;
+    all->calls.push_back(std::move(call));
+  }
+  return all;
 }
 
 std::unique_ptr<DataSet> build_materialize(const Shape& s, Arena& arena) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "bench/report.h"
 #include "cli/commands.h"
@@ -26,6 +27,7 @@ struct Arguments {
 const std::map<std::string, DType> kDTypes = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
 const std::map<std::string, Target> kTargets = {
     {"best", Target::best}, {"portable", Target::portable}, {"avx2", Target::avx2}, {"avx512", Target::avx512}};
+const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}};
 const std::map<std::string, Gate> kGates = {{"gdn", Gate::gdn}, {"kda", Gate::kda}};
 
 template <class Value>
@@ -46,6 +48,16 @@ std::string command_line() {
   return line;
 }
 
+// Each line behind a "# ", empty ones left out: what readers of CSV skip.
+std::string comment_lines(const std::string& text) {
+  std::string lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) lines += "# " + line + "\n";
+  }
+  return lines;
+}
+
 void print_list(const bench::Options& options) {
   for (const bench::Job& job : bench::jobs_of(options)) fmt::print("{:<34}{}\n", job.name, bench::text_of(job));
 }
@@ -61,31 +73,44 @@ int run(const Arguments& arguments) {
   }
   const bool only_json = arguments.json == "-";
   FILE* people = only_json ? stderr : stdout;
-  fmt::print(people, "{}", bench::hardware_lines(bench::read_hardware()));
+  const std::string hardware = bench::hardware_lines(bench::read_hardware());
+  fmt::print(people, "{}", hardware);
   ProgressBar bar(1);
-  std::string csv = bench::csv_header();
+  std::string csv = comment_lines(command_line() + "\n" + hardware), figures = bench::csv_header();
   bool table = false;
   bench::Listener listener;
   listener.progress = [&](const std::string& what, std::size_t done, std::size_t total) {
     bar.show(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(total, 1)), what);
   };
+  listener.device = [&](const bench::DeviceHardware& device) {
+    bar.clear();
+    fmt::print(people, "{}", bench::device_lines(device));
+    csv += comment_lines(bench::device_lines(device));
+  };
   listener.ceilings = [&](const bench::Ceilings& ceilings) {
     bar.clear();
     fmt::print(people, "{}", bench::ceiling_lines(ceilings));
     std::fflush(people);
+    if (arguments.options.backend != Backend::cpu) csv += comment_lines(bench::ceiling_lines(ceilings));
   };
   listener.result = [&](const bench::Result& result) {
     bar.clear();
     if (!std::exchange(table, true)) fmt::print(people, "{}", bench::table_header());
     fmt::print(people, "{}", bench::table_line(result));
     std::fflush(people);
-    csv += bench::csv_line(result);
+    figures += bench::csv_line(result);
   };
   const bench::Report report = bench::run(arguments.options, listener);
   bar.clear();
   int code = kOk;
-  if (!arguments.json.empty()) code = write_report("bench", arguments.json, text_of(bench::to_json(report, command_line())));
-  if (!arguments.csv.empty()) code = std::max(code, write_report("bench", arguments.csv, csv));
+  for (const bench::Result& result : report.results) {
+    if (!result.different) continue;
+    fmt::print(stderr, "recoverssm bench: {}, {}: {}\n", result.job.name, bench::text_of(result.job), result.skipped);
+    code = kFailed;
+  }
+  if (!arguments.json.empty())
+    code = std::max(code, write_report("bench", arguments.json, text_of(bench::to_json(report, command_line()))));
+  if (!arguments.csv.empty()) code = std::max(code, write_report("bench", arguments.csv, csv + figures));
   return code;
 }
 
@@ -105,6 +130,9 @@ std::function<int()> add_bench(CLI::App& app) {
   bench::Options& o = arguments->options;
   CLI::App* command = app.add_subcommand("bench", "Measure the operations against this machine's copy, read and FMA limits");
   const CLI::Range positive(1, 1 << 20);
+  add_word(command, "--backend", kBackends, "Where the operations run", [&o](Backend backend) {
+    o.backend = backend;
+  })->default_str("cpu");
   command->add_option("--op", o.ops, "Operation, case, or glob over either (repeatable); all")
       ->type_name("GLOB")
       ->expected(1)
@@ -148,13 +176,20 @@ std::function<int()> add_bench(CLI::App& app) {
   command->add_option("--repetitions", o.repetitions, "Repetitions, of which the median is reported; fewer for slow calls")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")->type_name("GIB")->capture_default_str();
+  command->add_option("--memory", o.memory_gib, "GiB that the data of one case may take")
+      ->type_name("GIB")
+      ->default_str("4; of a device 16");
+  command->add_option("--compare", o.compare_gib, "On a device: GiB of the largest set compared with the CPU, bit by bit; 0: none")
+      ->type_name("GIB")
+      ->capture_default_str();
   command->add_option("--json", arguments->json, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");
   command->add_option("--csv", arguments->csv, "Write a line a result to this file")->type_name("FILE");
   command->footer(
-      "Exit codes: 0 measured, 1 an operation or the machine failed, 3 target not available, 64 wrong command line,\n"
+      "Exit codes: 0 measured, 1 an operation or the machine failed, or a device's bits differ, 3 target or backend not available, "
+      "64 wrong command line,\n"
       "74 a report could not be written.\n"
+      "On a device targets, threads, sizes and repetitions do not apply: docs/benchmarks.md.\n"
       "Example:\n  recoverssm bench --op 'gated_delta_rule_verify*' --target best --threads 2 --size beyond-cache");
   return [arguments] {
     try {

@@ -31,6 +31,7 @@ void check_geometry(Check& check, const Geometry& g) {
 Sizes sizes(const Geometry& g) {
   Check check("sizes");
   check_geometry(check, g);
+  if (!check.ok()) throw Error(check.take());  // before any arithmetic: numbers of no layer may overflow it
   const std::int64_t heads_keys = times(2, times(g.H, g.K)), heads_values = times(g.HV, g.V);
   const std::int64_t C = g.channels != 0 ? g.channels : plus(heads_keys, heads_values);
   const std::int64_t activation = size_of(g.activation), position = times(C, activation);
@@ -47,10 +48,10 @@ Sizes sizes(const Geometry& g) {
   s.page_rolled = plus(plus(s.state, s.records), s.line_rolled);
   s.page_anchored = plus(plus(s.state, s.records), s.line_anchored);
   s.snapshots = plus(times(s.state, g.S), s.line_rolled);
-  if (check.ok() && (s.page_anchored == INT64_MAX || s.snapshots == INT64_MAX)) {
+  if (s.page_anchored == INT64_MAX || s.snapshots == INT64_MAX) {
     check.invalid("geometry", "more bytes than fit in 64 bits", "a smaller one");
+    throw Error(check.take());
   }
-  if (!check.ok()) throw Error(check.take());
   return s;
 }
 

@@ -34,10 +34,11 @@ Options small() {
 }
 
 TEST(BenchCases, CoverEveryOperation) {
-  std::set<std::string> seen;
+  std::set<std::string> seen, expected = operations();
   for (const Case& row : case_table()) seen.insert(row.op);
-  EXPECT_GE(operations().size(), 14U);
-  EXPECT_EQ(seen, operations());
+  EXPECT_GE(expected.size(), 14U);
+  expected.insert({"conv_verify", "step"});  // several operations in a row
+  EXPECT_EQ(seen, expected);
 }
 
 TEST(BenchCases, NamesAreUnique) {
@@ -59,7 +60,7 @@ TEST(BenchCases, EveryBoundedCaseMovesBytesItCanBeHeldTo) {
     launch.workspace = {aligned, space};
     for (Counters* counters : {&first, &second}) {
       launch.counters = counters;
-      set->rearm();
+      set->rearm(nullptr);
       const Status status = set->run(launch);
       ASSERT_TRUE(status.ok()) << job.name << ": " << status.message;
     }
@@ -97,20 +98,57 @@ TEST(BenchCases, VariantsDoWhatTheyAreNamedAfter) {
   EXPECT_EQ(in_place.state_read, boundary.state_read);
   EXPECT_EQ(2 * in_place.state_written, boundary.state_written);
   EXPECT_EQ(counters_of("gated_delta_rule.decode.gdn").tokens, 2);
+  const Counters moved = counters_of("commit.moved.gdn"), align = counters_of("commit.align.gdn");
+  EXPECT_EQ(moved.state_written, in_place.state_written);
+  EXPECT_EQ(align.state_written, boundary.state_written);
+  const Counters groups = counters_of("commit.groups.gdn"), calls = counters_of("commit.call_a_group.gdn");
+  EXPECT_EQ(groups.state_written, calls.state_written);
+  EXPECT_EQ(groups.state_written, 3 * in_place.state_written / 2);  // a layer a group, where the others have two
+  const Counters records = counters_of("step.records.gdn"), lazy = counters_of("step.lazy.gdn"),
+                 snapshots = counters_of("step.snapshots.gdn");
+  EXPECT_EQ(records.state_read, 2 * lazy.state_read);  // verify, commit
+  EXPECT_EQ(records.state_written, lazy.state_written);
+  EXPECT_EQ(snapshots.state_written, 4 * records.state_written);
 }
 
 TEST(BenchCases, GlobsSelect) {
   Options options;
   options.ops = {"commit"};
-  EXPECT_EQ(jobs_of(options).size(), 4U);
+  EXPECT_EQ(jobs_of(options).size(), 12U);
   options.ops = {"commit*", "gated_delta_rule_verify.t4.gdn"};
-  EXPECT_EQ(jobs_of(options).size(), 7U);
+  EXPECT_EQ(jobs_of(options).size(), 15U);
   options.ops = {"gated_delta_rule_verify.lazy"};
   EXPECT_EQ(jobs_of(options).size(), 2U);
   options.gate = Gate::kda;
   EXPECT_EQ(jobs_of(options).size(), 1U);
   options.ops = {"no_such_op"};
   EXPECT_THROW(jobs_of(options), Error);
+}
+
+TEST(BenchCases, ADeviceHasShapesOfItsOwn) {
+  Options options;
+  options.backend = Backend::cuda;
+  std::set<std::string> shapes;
+  std::set<std::pair<int, int>> windows;
+  for (const Job& job : jobs_of(options)) {
+    const Shape& s = job.shape;
+    const bool half = s.state != DType::f32;
+    const std::string text = job.name + ", " + text_of(job);
+    EXPECT_TRUE(shapes.insert(text).second) << text;
+    if (job.row->op == std::string("gated_delta_rule_verify") && s.waiting == 0 && !half) windows.insert({s.rows, s.tokens});
+  }
+  std::set<std::pair<int, int>> grid;
+  for (const int rows : {1, 8, 32, 64, 128, 256}) {
+    for (const int tokens : {1, 2, 4, 8}) grid.insert({rows, tokens});
+  }
+  EXPECT_EQ(windows, grid);
+  // A shape of the command line takes the place of the lists.
+  options.rows = 5;
+  options.tokens = 3;
+  for (const Job& job : jobs_of(options)) EXPECT_EQ(job.shape.rows, 5) << job.name;
+  options.backend = Backend::cpu;
+  options.rows = options.tokens = {};
+  for (const Job& job : jobs_of(options)) EXPECT_EQ(job.shape.rows, job.row->rows) << job.name;
 }
 
 TEST(BenchCases, RefusesShapesThatTheOperationRefuses) {

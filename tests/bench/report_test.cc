@@ -1,4 +1,4 @@
-// The fields that scripts/plot_benchmarks.py and others read, on made-up figures.
+// The fields that bench/docs/make.py and others read, on made-up figures.
 #include "bench/report.h"
 
 #include <gtest/gtest.h>
@@ -116,6 +116,34 @@ TEST(BenchReport, TableSaysWhatWasSkipped) {
   const Report report = example();
   EXPECT_NE(table_line(report.results[0]).find("500 ms"), std::string::npos) << table_line(report.results[0]);
   EXPECT_NE(table_line(report.results[1]).find("skipped: needs 9.0 GiB"), std::string::npos);
+}
+
+TEST(BenchReport, ADeviceIsNamedWithItsCeilings) {
+  Report report = example();
+  report.device = {"a device", "5, CUDA 13.0", "CUDA 13.0", "unknown", 132, std::size_t{60} << 20, std::size_t{140} << 30};
+  Ceilings& ceilings = report.ceilings[0];
+  ceilings.device_issue = 3e13;
+  ceilings.launch_seconds = 5e-7;
+  Result& result = report.results[0];
+  result.backend = Backend::cuda;
+  result.host_seconds = 2e-6;
+  result.compared = "bits as the CPU's at 4 rows, 1 layers";
+  const nlohmann::ordered_json json = to_json(report, "recoverssm bench");
+  EXPECT_EQ(json["device"]["name"], "a device");
+  EXPECT_EQ(json["device"]["driver"], "5, CUDA 13.0");
+  EXPECT_EQ(json["ceilings"][0]["issue_slots_per_second"], 3e13);
+  EXPECT_EQ(json["ceilings"][0]["launch_seconds"], 5e-7);
+  EXPECT_EQ(json["results"][0]["target"], "cuda");
+  EXPECT_EQ(json["results"][0]["host_seconds"], 2e-6);
+  const std::string line = csv_line(result);
+  EXPECT_EQ(cells(line).size(), cells(csv_header()).size());
+  EXPECT_EQ(cell(line, "target"), "cuda");
+  EXPECT_EQ(cell(line, "host_s"), "2e-06");
+  EXPECT_EQ(cell(line, "compared"), result.compared);
+  EXPECT_NE(table_line(result).find("host 2 us, bits as the CPU's"), std::string::npos) << table_line(result);
+  EXPECT_NE(ceiling_lines(ceilings).find("30.00 T/s"), std::string::npos) << ceiling_lines(ceilings);
+  EXPECT_NE(device_lines(report.device).find("a device, 132 multiprocessors, L2 60 MiB"), std::string::npos);
+  EXPECT_TRUE(to_json(example(), "")["device"].is_null());
 }
 
 TEST(BenchReport, Times) {

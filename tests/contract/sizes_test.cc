@@ -78,6 +78,34 @@ TEST(Sizes, RefusesWhatNoOperationAccepts) {
   refused([](Geometry& g) { g.H = g.HV = g.K = g.V = INT32_MAX; }, "geometry");
 }
 
+// Numbers of no layer are refused or added up within 64 bits, never wrapped: the sanitizer builds (scripts/sanitize, scripts/fuzz) see a
+// wrap, this test a size below zero.
+TEST(Sizes, ExtremesInAnyTwoFieldsAreRefusedOrFit) {
+  static constexpr std::int32_t Geometry::*kFields[] = {&Geometry::H, &Geometry::HV, &Geometry::K,       &Geometry::V,
+                                                        &Geometry::W, &Geometry::S,  &Geometry::channels};
+  static constexpr std::int32_t kExtremes[] = {INT32_MIN, INT32_MIN + 1, -1, 0, 1, INT32_MAX - 1, INT32_MAX};
+  for (const auto first : kFields) {
+    for (const auto second : kFields) {
+      for (const std::int32_t one : kExtremes) {
+        for (const std::int32_t other : kExtremes) {
+          Geometry g = example();
+          g.*first = one;
+          g.*second = other;
+          try {
+            const Sizes s = sizes(g);
+            for (const std::int64_t bytes :
+                 {s.state, s.records, s.line_rolled, s.line_anchored, s.page_rolled, s.page_anchored, s.snapshots}) {
+              EXPECT_GE(bytes, 0) << one << " and " << other;
+            }
+          } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::invalid_argument) << error.what();
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Types, Names) {
   EXPECT_STREQ(name_of(DType::bf16), "bf16");
   EXPECT_STREQ(name_of(DType::boolean), "boolean");

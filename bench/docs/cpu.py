@@ -1,47 +1,8 @@
-#!/usr/bin/env python3
-"""Table and plot of one `recoverssm bench --json` report.
+"""What docs/benchmarks.md shows of a CPU: one report of `recoverssm bench --json`, and the comparison of bench/python."""
 
-    scripts/plot_benchmarks.py docs/benchmarks/NAME.json
+from markdown import bytes_text, in_order, table, time_text
 
-writes docs/benchmarks/NAME.svg and puts the tables between the markers of docs/benchmarks.md.
---no-plot leaves the plot out; it needs matplotlib (Debian: python3-matplotlib).
-"""
-import argparse
-import json
-import pathlib
-import sys
-
-BEGIN, END = "<!-- results: begin (scripts/plot_benchmarks.py) -->", "<!-- results: end -->"
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLORS = {"avx512": "#1b6ca8", "avx2": "#e08e0b", "portable": "#7a7a7a"}
-
-
-def time_text(seconds):
-    for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def bytes_text(count):
-    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count} B" if count else "-"
-
-
-def row(cells):
-    return "| " + " | ".join(cells) + " |"
-
-
-def table(cells, numbers_from=1):
-    head, *body = cells
-    rule = ["---"] * numbers_from + ["---:"] * (len(head) - numbers_from)
-    return "\n".join(row(line) for line in [head, rule, *body])
-
-
-def in_order(values):
-    return list(dict.fromkeys(values))
 
 
 def ceilings_table(report):
@@ -96,7 +57,8 @@ def results_table(report, size):
     return table(lines)
 
 
-def markdown(report, name, plotted):
+def markdown(report, name):
+    """Report: what `recoverssm bench --json` wrote on a CPU, as benchmarks/NAME.json."""
     h = report["hardware"]
     parts = [
         f"`{report['command']}`, {report['date']}, library {report['library']}, commit {report['commit']}, {report['compiler']}.",
@@ -106,8 +68,7 @@ def markdown(report, name, plotted):
         f"[benchmarks/{name}.json](benchmarks/{name}.json).",
         ceilings_table(report),
     ]
-    if plotted:
-        parts.append(f"![Shares of the limits](benchmarks/{name}.svg)")
+    parts.append(f"![Shares of the limits](benchmarks/{name}.svg)")
     titles = {"beyond-cache": "Beyond the last-level cache", "in-cache": "In cache"}
     for size, title in titles.items():
         if any(r["size"] == size for r in report["results"]):
@@ -115,14 +76,8 @@ def markdown(report, name, plotted):
     return "\n\n".join(parts)
 
 
-def plot(report, path):
-    try:
-        import matplotlib
-    except ImportError:
-        sys.exit(f"plot_benchmarks.py: {sys.executable} has no matplotlib; install python3-matplotlib (for /usr/bin/python3), or use --no-plot")
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "recoverssm"  # the same report gives the same file
-    from matplotlib import pyplot
+def figure(report, pyplot):
+    """Shares of the limits, beyond the cache and in it."""
 
     def shares(size, threads):
         return [r for r in report["results"] if r["size"] == size and r["threads"] == threads and r["share"] is not None]
@@ -130,12 +85,12 @@ def plot(report, path):
     threads = max(r["threads"] for r in report["results"])
     sizes = [size for size in ("beyond-cache", "in-cache") if shares(size, threads)]
     if not sizes:
-        sys.exit("plot_benchmarks.py: no result in this report has a share of a limit")
+        raise ValueError("no result in this report has a share of a limit")
     cases = in_order(r["case"] for size in sizes for r in shares(size, threads))
     targets = in_order(r["target"] for size in sizes for r in shares(size, threads))
-    figure, axes = pyplot.subplots(1, len(sizes), sharey=True, squeeze=False, figsize=(3 + 4.5 * len(sizes), 1.2 + 0.34 * len(cases)))
+    drawn, axes = pyplot.subplots(1, len(sizes), sharey=True, squeeze=False, figsize=(3 + 4.5 * len(sizes), 1.2 + 0.34 * len(cases)))
     height = 0.8 / len(targets)
-    for axis, size in zip(axes[0], sizes):
+    for axis, size in zip(axes[0], sizes, strict=True):
         for i, target in enumerate(targets):
             of = {r["case"]: r["share"] * 100 for r in shares(size, threads) if r["target"] == target}
             places = [place + (i - (len(targets) - 1) / 2) * height for place in range(len(cases))]
@@ -148,29 +103,36 @@ def plot(report, path):
     axes[0][0].set_yticks(range(len(cases)), cases, fontsize=8)
     axes[0][0].invert_yaxis()
     axes[0][-1].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    return drawn
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=pathlib.Path, help="what recoverssm bench --json wrote")
-    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs/benchmarks.md", help="the page that gets the tables")
-    parser.add_argument("--no-plot", action="store_true", help="only the tables")
-    arguments = parser.parse_args()
-    report = json.loads(arguments.report.read_text(encoding="utf-8"))
-    if report.get("format") != "recoverssm-bench" or report.get("format_version") != 1:
-        sys.exit(f"plot_benchmarks.py: {arguments.report} is no recoverssm-bench report of version 1")
-    page = arguments.docs.read_text(encoding="utf-8")
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        sys.exit(f"plot_benchmarks.py: {arguments.docs} needs the lines {BEGIN} and {END}, in this order")
-    name = arguments.report.stem
-    if not arguments.no_plot:
-        plot(report, arguments.report.with_suffix(".svg"))
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    text = f"{before}{BEGIN}\n\n{markdown(report, name, not arguments.no_plot)}\n\n{END}{after}"
-    arguments.docs.write_text(text, encoding="utf-8")
+# Of bench/python's CSV: contender, its line in the page, whose ratio to verify + plan + commit is of interest.
+OTHERS = (
+    ("verify", "`verify` (state read, records written)", False),
+    ("verify + plan + commit", "`verify` + `commit_plan` + `commit` (the states of all four tokens in place)", False),
+    ("lazy verify", "lazy `verify` (three records folded)", False),
+    ("gated_delta_rule", "`gated_delta_rule` (state read and written)", False),
+    ("snapshots", "`gated_delta_rule_snapshots` (a state a token)", False),
+    ("commit", "`commit` with its plan", False),
+    ("conv + verify", "`causal_conv1d_window`, `verify`", False),
+    ("vLLM speculative (a state a token)", "vLLM's speculative operation (a state a token)", True),
+    ("vLLM decode, 4 calls", "vLLM's decode operation, four calls", True),
+    ("transformers recurrent", "transformers `torch_recurrent_gated_delta_rule`", True),
+    ("transformers chunk", "transformers `torch_chunk_gated_delta_rule`", True),
+    ("transformers conv + recurrent", "transformers `causal_conv1d_update`, then recurrent", False),
+)
 
 
-if __name__ == "__main__":
-    main()
+def others(rows):
+    """Eight rows of four tokens of bench/python's CSV, states rotating."""
+    found = {r["contender"]: r for r in rows if (r["rows"], r["tokens"], r["states"]) == ("8", "4", "rotating")}
+    verify = float(found["verify"]["median_ms"])
+    lines = [["", "median", "against verify", "against verify + plan + commit"]]
+    for contender, text, whole in OTHERS:
+        r = found[contender]
+        ratio = "" if contender == "verify" else f"{float(r['median_ms']) / verify:.1f} x"
+        if contender == "transformers conv + recurrent":
+            ratio = f"{float(r['ratio_to_conv_verify']):.1f} x of convolution and verify"
+        median = time_text(float(r["median_ms"]) / 1e3)
+        lines.append([text, median, ratio, f"{float(r['ratio_to_verify_plan_commit']):.1f} x" if whole else ""])
+    return table(lines)
