@@ -44,30 +44,30 @@ using LanesOf = Lanes<D::kSub>;
 
 // Element of a lane, and whether there is one.
 template <class D>
-inline int element(const LanesOf<D>& lanes, int e) {
+RSSM_HOST_DEVICE int element(const LanesOf<D>& lanes, int e) {
   return D::kSub * e + lanes.lane;
 }
 template <class D>
-inline bool inside(int element, int K) {
+RSSM_HOST_DEVICE bool inside(int element, int K) {
   return D::kWhole || element < K;
 }
 
 // ---- rows of K elements between memory and local memory, which every lane reads and writes at its own elements; zeros from K on
 
 template <class D>
-inline void write_key(const LanesOf<D>& lanes, float* to, const float (&x)[D::kElements]) {
+RSSM_HOST_DEVICE void write_key(const LanesOf<D>& lanes, float* to, const float (&x)[D::kElements]) {
   RSSM_UNROLL
   for (int e = 0; e < D::kElements; ++e) to[element<D>(lanes, e)] = x[e];
 }
 
 template <class D>
-inline void read_key(const LanesOf<D>& lanes, float (&x)[D::kElements], const float* from) {
+RSSM_HOST_DEVICE void read_key(const LanesOf<D>& lanes, float (&x)[D::kElements], const float* from) {
   RSSM_UNROLL
   for (int e = 0; e < D::kElements; ++e) x[e] = from[element<D>(lanes, e)];
 }
 
 template <class D>
-inline void load_row(const LanesOf<D>& lanes, float* to, const std::byte* p, DType dtype, int K) {
+RSSM_HOST_DEVICE void load_row(const LanesOf<D>& lanes, float* to, const std::byte* p, DType dtype, int K) {
   const int size = float_size(dtype);
   RSSM_NO_UNROLL
   for (int e = 0; e < D::kElements; ++e) {
@@ -77,7 +77,7 @@ inline void load_row(const LanesOf<D>& lanes, float* to, const std::byte* p, DTy
 }
 
 template <class D>
-inline void store_row(const LanesOf<D>& lanes, const float* from, std::byte* p, DType dtype, int K) {
+RSSM_HOST_DEVICE void store_row(const LanesOf<D>& lanes, const float* from, std::byte* p, DType dtype, int K) {
   const int size = float_size(dtype);
   RSSM_NO_UNROLL
   for (int e = 0; e < D::kElements; ++e) {
@@ -89,7 +89,7 @@ inline void store_row(const LanesOf<D>& lanes, const float* from, std::byte* p, 
 // ---- state rows in registers
 
 template <class D>
-inline void clear_tile(Tile<D>& tile) {
+RSSM_HOST_DEVICE void clear_tile(Tile<D>& tile) {
   RSSM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     RSSM_UNROLL
@@ -101,8 +101,8 @@ inline void clear_tile(Tile<D>& tile) {
 // types a row goes through `stage`, kPadded floats of local memory in which every lane touches its own elements alone: loops that are not
 // unrolled keep the code small, and compiling it is what a first call waits for.
 template <class D>
-inline void load_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, const std::byte* head, DType dtype, int first, int V,
-                      int K) {
+RSSM_HOST_DEVICE void load_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, const std::byte* head, DType dtype, int first,
+                                int V, int K) {
   RSSM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
@@ -123,8 +123,8 @@ inline void load_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, cons
 }
 
 template <class D>
-inline void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, float* stage, std::byte* head, DType dtype, int first, int V,
-                       int K) {
+RSSM_HOST_DEVICE void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, float* stage, std::byte* head, DType dtype,
+                                 int first, int V, int K) {
   RSSM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = static_cast<std::int64_t>(first + r) * K;
@@ -144,7 +144,7 @@ inline void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, float* stag
 
 // The state as it reads back after a store.
 template <class D>
-inline void round_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, DType dtype) {
+RSSM_HOST_DEVICE void round_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, DType dtype) {
   if (dtype == DType::f32) return;
   RSSM_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -162,8 +162,8 @@ inline void round_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, DTy
 
 // Leaves of x.y; nothing is multiplied for an index >= K.
 template <class D>
-inline void add_products(const LanesOf<D>& lanes, float (&leaves)[D::kLeaves], const float (&x)[D::kElements],
-                         const float (&y)[D::kElements], int K) {
+RSSM_HOST_DEVICE void add_products(const LanesOf<D>& lanes, float (&leaves)[D::kLeaves], const float (&x)[D::kElements],
+                                   const float (&y)[D::kElements], int K) {
   RSSM_UNROLL
   for (int m = 0; m < D::kLeaves; ++m) leaves[m] = 0.0f;
   RSSM_UNROLL
@@ -174,27 +174,27 @@ inline void add_products(const LanesOf<D>& lanes, float (&leaves)[D::kLeaves], c
 }
 
 template <class D>
-inline float dot(const LanesOf<D>& lanes, const float (&x)[D::kElements], const float (&y)[D::kElements], int K) {
+RSSM_HOST_DEVICE float dot(const LanesOf<D>& lanes, const float (&x)[D::kElements], const float (&y)[D::kElements], int K) {
   float leaves[D::kLeaves];
   add_products<D>(lanes, leaves, x, y, K);
   return sum_of_leaves(lanes, leaves);
 }
 
 template <class D>
-inline void scale_key(float (&x)[D::kElements], float by) {
+RSSM_HOST_DEVICE void scale_key(float (&x)[D::kElements], float by) {
   RSSM_UNROLL
   for (int e = 0; e < D::kElements; ++e) x[e] = x[e] * by;
 }
 
 template <class D>
-inline void normalise(const LanesOf<D>& lanes, float (&x)[D::kElements], int K) {
+RSSM_HOST_DEVICE void normalise(const LanesOf<D>& lanes, float (&x)[D::kElements], int K) {
   scale_key<D>(x, arithmetic::inverse_norm(dot<D>(lanes, x, x, K)));
 }
 
 // Decays of one token's key channels from raw gate inputs.
 template <class D>
-inline void write_decays(const LanesOf<D>& lanes, float* to, const GateArgs& gate, float exp_A_log, const std::byte* raw,
-                         DType dtype, int head, int K) {
+RSSM_HOST_DEVICE void write_decays(const LanesOf<D>& lanes, float* to, const GateArgs& gate, float exp_A_log, const std::byte* raw,
+                                   DType dtype, int head, int K) {
   RSSM_NO_UNROLL
   for (int e = 0; e < D::kElements; ++e) {
     const int k = element<D>(lanes, e);
@@ -204,7 +204,8 @@ inline void write_decays(const LanesOf<D>& lanes, float* to, const GateArgs& gat
 
 // Prepares local tokens first..first+count-1 of a head. Nobody may still be reading `to`; it can be read afterwards.
 template <class D>
-inline void prepare_tokens(const LanesOf<D>& lanes, const RuleArgs& args, float* to, std::int64_t first, int count, int head) {
+RSSM_HOST_DEVICE void prepare_tokens(const LanesOf<D>& lanes, const RuleArgs& args, float* to, std::int64_t first, int count,
+                                     int head) {
   const std::int64_t from_head = key_head(head, args.H, args.HV);
   const int K = args.K;
   const float exp_A_log = D::kKda ? exp_A_log_of(args.gate, head) : 0.0f;
@@ -247,8 +248,8 @@ inline void prepare_tokens(const LanesOf<D>& lanes, const RuleArgs& args, float*
 
 // Keys and decays of records first..first+count-1 of a head in `block`, as prepare_tokens leaves them.
 template <class D>
-inline void prepare_records(const LanesOf<D>& lanes, const RecordArgs& records, const GateArgs& gate, float* to, std::int64_t block,
-                            int head, int first, int count, int K, int V) {
+RSSM_HOST_DEVICE void prepare_records(const LanesOf<D>& lanes, const RecordArgs& records, const GateArgs& gate, float* to,
+                                      std::int64_t block, int head, int first, int count, int K, int V) {
   const float exp_A_log = D::kKda ? exp_A_log_of(gate, head) : 0.0f;
   for (int t = 0; t < count; ++t) {
     float* const token = to + t * D::kTokenFloats;
@@ -274,8 +275,8 @@ inline void prepare_records(const LanesOf<D>& lanes, const RecordArgs& records, 
 
 // Writes what commit needs to repeat k^ and d of tokens already prepared: positions position.. of the head's records.
 template <class D>
-inline void write_keys(const LanesOf<D>& lanes, const RuleArgs& args, const RecordArgs& records, const float* from,
-                       std::int64_t block, int head, std::int64_t first_token, int position, int count) {
+RSSM_HOST_DEVICE void write_keys(const LanesOf<D>& lanes, const RuleArgs& args, const RecordArgs& records, const float* from,
+                                 std::int64_t block, int head, std::int64_t first_token, int position, int count) {
   for (int t = 0; t < count; ++t) {
     if constexpr (D::kKda) {  // raw key and raw gate input, bit by bit: commit computes k^ and d with the same functions
       const int size = float_size(args.k.dtype);
@@ -299,7 +300,7 @@ inline void write_keys(const LanesOf<D>& lanes, const RuleArgs& args, const Reco
 
 // h * d, rounded.
 template <class D>
-inline void decay_tile(const LanesOf<D>& lanes, Tile<D>& tile, const float* token) {
+RSSM_HOST_DEVICE void decay_tile(const LanesOf<D>& lanes, Tile<D>& tile, const float* token) {
   const float whole = D::kKda ? 0.0f : token[D::kDecay];
   RSSM_UNROLL
   for (int e = 0; e < D::kElements; ++e) {
@@ -310,7 +311,7 @@ inline void decay_tile(const LanesOf<D>& lanes, Tile<D>& tile, const float* toke
 }
 
 template <class D>
-inline void add_rank_one(Tile<D>& tile, int r, float c, const float (&k)[D::kElements]) {
+RSSM_HOST_DEVICE void add_rank_one(Tile<D>& tile, int r, float c, const float (&k)[D::kElements]) {
   RSSM_UNROLL
   for (int e = 0; e < D::kElements; ++e) tile.h[r][e] = arithmetic::fused_multiply_add(c, k[e], tile.h[r][e]);
 }
@@ -322,7 +323,7 @@ struct Results {
 
 // A prepared token; value: the lane's row's.
 template <class D>
-inline Results step(const LanesOf<D>& lanes, Tile<D>& tile, const float* token, float value, int K) {
+RSSM_HOST_DEVICE Results step(const LanesOf<D>& lanes, Tile<D>& tile, const float* token, float value, int K) {
   decay_tile<D>(lanes, tile, token);
   float k[D::kElements];
   read_key<D>(lanes, k, token);
@@ -357,9 +358,9 @@ inline Results step(const LanesOf<D>& lanes, Tile<D>& tile, const float* token, 
 // Runs tokens first_token.. through a tile of value rows value..value+3: outputs, and corrections to records position.. of `block` where
 // there are any. after(t): once the tile holds the state after token t of these.
 template <class D, class After>
-inline void run_tokens(const LanesOf<D>& lanes, Tile<D>& tile, const RuleArgs& rule, const RowsArgs& rows, const View& out,
-                       const View& corrections, const float* tokens, std::int64_t block, int head, int value,
-                       std::int64_t first_token, int position, int count, After&& after) {
+RSSM_HOST_DEVICE void run_tokens(const LanesOf<D>& lanes, Tile<D>& tile, const RuleArgs& rule, const RowsArgs& rows,
+                                 const View& out, const View& corrections, const float* tokens, std::int64_t block, int head,
+                                 int value, std::int64_t first_token, int position, int count, After&& after) {
   const int mine = value + lanes.lane % kRows;
   const bool there = mine < rule.V, speaks = there && lanes.lane < kRows;
   for (int t = 0; t < count; ++t) {
@@ -376,7 +377,8 @@ inline void run_tokens(const LanesOf<D>& lanes, Tile<D>& tile, const RuleArgs& r
 
 // Replays a record, whose key and decay are prepared in `token`, into value rows value..value+3.
 template <class D>
-inline void replay_record(const LanesOf<D>& lanes, Tile<D>& tile, const float* token, const float* record, int value, int V) {
+RSSM_HOST_DEVICE void replay_record(const LanesOf<D>& lanes, Tile<D>& tile, const float* token, const float* record, int value,
+                                    int V) {
   decay_tile<D>(lanes, tile, token);
   float k[D::kElements];
   read_key<D>(lanes, k, token);
@@ -394,7 +396,7 @@ struct Task {
   std::int64_t number;
   std::int64_t row, layer;
 
-  Task(const ::sycl::nd_item<3>& item, const DeltaCut& cut, float* local)
+  RSSM_HOST_DEVICE Task(const ::sycl::nd_item<3>& item, const DeltaCut& cut, float* local)
       : lanes(item),
         stage(local + static_cast<std::int64_t>(lanes.group.get_group_linear_id()) * cut.local_floats),
         tokens(stage + D::kPadded),
@@ -408,7 +410,7 @@ struct Task {
 
 // A row with a token_index entry that names no row writes nothing.
 template <int SG>
-inline void drop_bad_tokens(const Lanes<SG>& lanes, const RowsArgs& args, DeviceRow& row) {
+RSSM_HOST_DEVICE void drop_bad_tokens(const Lanes<SG>& lanes, const RowsArgs& args, DeviceRow& row) {
   if (!args.token_index.present || row.kind == DeviceRowKind::skip) return;
   bool bad = false;
   for (std::int64_t t = lanes.lane; t < row.length; t += SG) bad = bad || !names_a_row(args, row.begin + t);
@@ -417,8 +419,8 @@ inline void drop_bad_tokens(const Lanes<SG>& lanes, const RowsArgs& args, Device
 
 // Outputs of a null row: zeros for value rows value0..last-1 of its tokens.
 template <int SG>
-inline void zero_out(const Lanes<SG>& lanes, const View& out, const RowsArgs& rows, const DeviceRow& row, int head, int value0,
-                     int last) {
+RSSM_HOST_DEVICE void zero_out(const Lanes<SG>& lanes, const View& out, const RowsArgs& rows, const DeviceRow& row, int head,
+                               int value0, int last) {
   const int size = float_size(out.dtype);
   for (std::int64_t t = 0; t < row.length; ++t) {
     std::byte* const to = at(out, global_row(rows, row.begin + t), head);

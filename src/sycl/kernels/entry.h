@@ -18,6 +18,7 @@
 #endif
 
 // Loops over registers; the host's compiler reads bodies too and does not know the word.
+#define RSSM_INLINE __attribute__((always_inline))  // of a lambda: what it captures shall stay in registers
 #if defined(__clang__)
 #define RSSM_UNROLL _Pragma("unroll")
 #define RSSM_NO_UNROLL _Pragma("nounroll")

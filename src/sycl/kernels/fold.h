@@ -8,9 +8,9 @@ namespace recoverssm::sycl_backend {
 // Records 0..n-1 of a head in `block` into value rows value..value+3. `prepared`: keys and decays of all n are in local memory already.
 // after(t): once the tile holds the state after record t. Returns whether all n are there now.
 template <class D, class After>
-inline bool fold_records(const LanesOf<D>& lanes, Tile<D>& tile, const RecordArgs& records, const GateArgs& gate, float* tokens,
-                         int token_chunk, std::int64_t block, int head, int n, int value, int K, int V, bool prepared,
-                         After&& after) {
+RSSM_HOST_DEVICE bool fold_records(const LanesOf<D>& lanes, Tile<D>& tile, const RecordArgs& records, const GateArgs& gate,
+                                   float* tokens, int token_chunk, std::int64_t block, int head, int n, int value, int K, int V,
+                                   bool prepared, After&& after) {
   const View& corrections = D::kKda ? records.corrections : records.packed;
   for (int first = 0; first < n; first += token_chunk) {
     const int count = n - first < token_chunk ? n - first : token_chunk;

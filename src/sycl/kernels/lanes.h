@@ -17,19 +17,23 @@ struct Lanes {
   ::sycl::sub_group group;
   int lane;
 
-  explicit Lanes(const ::sycl::nd_item<3>& item)
+  RSSM_HOST_DEVICE explicit Lanes(const ::sycl::nd_item<3>& item)
       : group(item.get_sub_group()), lane(static_cast<int>(group.get_local_linear_id())) {}
 
-  float exchange(float x, int distance) const { return ::sycl::permute_group_by_xor(group, x, static_cast<unsigned>(distance)); }
-  float from(float x, int other) const { return ::sycl::select_from_group(group, x, static_cast<unsigned>(other)); }
-  bool any(bool x) const { return ::sycl::any_of_group(group, x); }
+  RSSM_HOST_DEVICE float exchange(float x, int distance) const {
+    return ::sycl::permute_group_by_xor(group, x, static_cast<unsigned>(distance));
+  }
+  RSSM_HOST_DEVICE float from(float x, int other) const {
+    return ::sycl::select_from_group(group, x, static_cast<unsigned>(other));
+  }
+  RSSM_HOST_DEVICE bool any(bool x) const { return ::sycl::any_of_group(group, x); }
   // Local memory written before it is there for all lanes after it.
-  void barrier() const { ::sycl::group_barrier(group); }
+  RSSM_HOST_DEVICE void barrier() const { ::sycl::group_barrier(group); }
 };
 
 // One sum of 32 leaves; all lanes get it.
 template <int SG>
-inline float sum_of_leaves(const Lanes<SG>& lanes, const float (&leaves)[Lanes<SG>::kLeaves]) {
+RSSM_HOST_DEVICE float sum_of_leaves(const Lanes<SG>& lanes, const float (&leaves)[Lanes<SG>::kLeaves]) {
   float sums[Lanes<SG>::kLeaves];
   RSSM_UNROLL
   for (int m = 0; m < Lanes<SG>::kLeaves; ++m) {
@@ -45,7 +49,7 @@ inline float sum_of_leaves(const Lanes<SG>& lanes, const float (&leaves)[Lanes<S
 // N sums over lanes at once: at each level lanes exchange the half of their values that the other one keeps. A lane ends with max(N / SG, 1)
 // sums, which ones: the bits of a value's number, from the highest down, are the bits of its lane's number from the lowest up.
 template <int SG, int N, int DISTANCE = 1, int ALL>
-inline void scatter_sums(const Lanes<SG>& lanes, float (&values)[ALL]) {
+RSSM_HOST_DEVICE void scatter_sums(const Lanes<SG>& lanes, float (&values)[ALL]) {
   if constexpr (DISTANCE < SG) {
     if constexpr (N == 1) {
       values[0] = values[0] + lanes.exchange(values[0], DISTANCE);
@@ -66,7 +70,8 @@ inline void scatter_sums(const Lanes<SG>& lanes, float (&values)[ALL]) {
 constexpr int kRows = 4;
 
 template <int SG>
-inline void both_dots(const Lanes<SG>& lanes, float (&values)[2 * kRows * Lanes<SG>::kLeaves], float& first, float& second) {
+RSSM_HOST_DEVICE void both_dots(const Lanes<SG>& lanes, float (&values)[2 * kRows * Lanes<SG>::kLeaves], float& first,
+                                float& second) {
   constexpr int kValues = 2 * kRows * Lanes<SG>::kLeaves;
   scatter_sums<SG, kValues>(lanes, values);
   constexpr int kLeft = kValues > SG ? kValues / SG : 1;

@@ -14,7 +14,7 @@ struct PendingArgs {
   std::int64_t record_capacity = 0;
 };
 
-inline bool has_bad_token(const RowsArgs& rows, const DeviceRow& row) {
+RSSM_HOST_DEVICE bool has_bad_token(const RowsArgs& rows, const DeviceRow& row) {
   if (!rows.token_index.present) return false;
   bool bad = false;
   for (std::int64_t t = 0; t < row.length; ++t) bad = bad || !names_a_row(rows, row.begin + t);
@@ -22,7 +22,7 @@ inline bool has_bad_token(const RowsArgs& rows, const DeviceRow& row) {
 }
 
 // After verify: how many records wait now.
-inline void store_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs& args) {
+RSSM_HOST_DEVICE void store_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs& args) {
   const auto i = static_cast<std::int64_t>(item.get_global_id(2));
   if (i >= args.rows.rows) return;
   int waiting = 0;
@@ -32,7 +32,7 @@ inline void store_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs
 }
 
 // After a plain row: none.
-inline void clear_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs& args) {
+RSSM_HOST_DEVICE void clear_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs& args) {
   const auto i = static_cast<std::int64_t>(item.get_global_id(2));
   if (i >= args.rows.rows) return;
   bool from_block = false;
@@ -43,7 +43,7 @@ inline void clear_pending_body(const ::sycl::nd_item<3>& item, const PendingArgs
 }
 
 // After replay, of all layers.
-inline void clear_replayed_body(const ::sycl::nd_item<3>& item, const ReplayArgs& args) {
+RSSM_HOST_DEVICE void clear_replayed_body(const ::sycl::nd_item<3>& item, const ReplayArgs& args) {
   const auto i = static_cast<std::int64_t>(item.get_global_id(2));
   const LayerArgs& layer = args.layers[item.get_group(1)];
   if (i >= args.rows || layer.pending == nullptr) return;

@@ -6,7 +6,7 @@
 
 namespace recoverssm::sycl_backend {
 
-inline void plan_body(const ::sycl::nd_item<3>& item, const device::PlanArgs& args) {
+RSSM_HOST_DEVICE void plan_body(const ::sycl::nd_item<3>& item, const device::PlanArgs& args) {
   const auto i = static_cast<std::int64_t>(item.get_global_id(2));
   if (i >= args.rows) return;
   const device::GroupArgs* const groups = args.groups == nullptr ? &args.only : args.groups;

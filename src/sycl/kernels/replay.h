@@ -14,16 +14,16 @@ struct ReplayLaunch {
   DeltaCut cut;  // tiles is a layer's own matter
 };
 
-inline int head_tiles(const LayerArgs& layer, const DeltaCut& cut) {
+RSSM_HOST_DEVICE int head_tiles(const LayerArgs& layer, const DeltaCut& cut) {
   return layer.state == nullptr ? 0 : (layer.V + cut.task_rows - 1) / cut.task_rows;
 }
-inline std::int64_t tasks_of(const LayerArgs& layer, const DeltaCut& cut) {
+RSSM_HOST_DEVICE std::int64_t tasks_of(const LayerArgs& layer, const DeltaCut& cut) {
   const int lines = layer.line == nullptr ? 0 : (layer.channels + kLineChannels - 1) / kLineChannels;
   return static_cast<std::int64_t>(layer.HV) * head_tiles(layer, cut) + lines;
 }
 
 template <class D>
-inline void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args, float* local) {
+RSSM_HOST_DEVICE void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args, float* local) {
   const Task<D> task(item, args.cut, local);
   const LanesOf<D>& lanes = task.lanes;
   const LayerArgs& layer = args.replay.layers[task.layer];
@@ -46,7 +46,7 @@ inline void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args
   const int K = layer.K, V = layer.V;
   const int head = static_cast<int>(task.number / tiles), value0 = static_cast<int>(task.number % tiles) * args.cut.task_rows;
   const int last = V - value0 < args.cut.task_rows ? V : value0 + args.cut.task_rows;
-  const auto state_of = [&](std::int32_t block) {
+  const auto state_of = [&](std::int32_t block) RSSM_INLINE {
     return layer.state + block * layer.state_block + static_cast<std::int64_t>(head) * V * K * float_size(layer.state_dtype);
   };
   const RecordArgs records = records_of(layer);
@@ -57,7 +57,7 @@ inline void replay_body(const ::sycl::nd_item<3>& item, const ReplayLaunch& args
   for (int value = value0; value < last; value += kRows) {
     load_tile<D>(lanes, tile, task.stage, state_of(replay.source), dtype, value, V, K);
     prepared = fold_records<D>(lanes, tile, records, gate, task.tokens, args.cut.token_chunk, replay.source, head, replay.len,
-                               value, K, V, prepared, [&](int t) {
+                               value, K, V, prepared, [&](int t) RSSM_INLINE {
                                  if (t + 1 == replay.boundary_len)
                                    store_tile<D>(lanes, tile, task.stage, state_of(replay.boundary), dtype, value, V, K);
                                });

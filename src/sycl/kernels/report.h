@@ -7,7 +7,7 @@
 namespace recoverssm::sycl_backend {
 
 // First writer wins. Any number of work items may report one finding.
-inline void report(const device::Reporter& reporter, ErrorKind code, std::int64_t row, std::int64_t layer = 0) {
+RSSM_HOST_DEVICE void report(const device::Reporter& reporter, ErrorKind code, std::int64_t row, std::int64_t layer = 0) {
   if (reporter.flag == nullptr || code == ErrorKind::ok) return;
   ::sycl::atomic_ref<std::int32_t, ::sycl::memory_order::relaxed, ::sycl::memory_scope::device> shared(reporter.flag->code);
   std::int32_t none = 0;

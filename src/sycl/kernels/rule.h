@@ -15,7 +15,7 @@ struct PlainArgs {
 };
 
 template <class D>
-inline void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, float* local) {
+RSSM_HOST_DEVICE void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, float* local) {
   const Task<D> task(item, args.cut, local);
   const LanesOf<D>& lanes = task.lanes;
   const int K = args.rule.K, V = args.rule.V;
@@ -44,7 +44,7 @@ inline void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, fl
     }
     if (waiting > 0) {
       fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head, waiting, value,
-                      K, V, false, [](int) {});
+                      K, V, false, [](int) RSSM_INLINE {});
       round_tile<D>(lanes, tile, task.stage, dtype);
     }
     for (std::int64_t first = 0; first < row.length; first += chunk) {
@@ -54,7 +54,7 @@ inline void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs& args, fl
         prepare_tokens<D>(lanes, args.rule, task.tokens, row.begin + first, count, head);
       }
       run_tokens<D>(lanes, tile, args.rule, args.rows, args.out, View{}, task.tokens, 0, head, value, row.begin + first, 0, count,
-                    [](int) {});
+                    [](int) RSSM_INLINE {});
     }
     store_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
   }

@@ -14,7 +14,7 @@ struct SnapshotsArgs {
 };
 
 template <class D>
-inline void snapshots_body(const ::sycl::nd_item<3>& item, const SnapshotsArgs& args, float* local) {
+RSSM_HOST_DEVICE void snapshots_body(const ::sycl::nd_item<3>& item, const SnapshotsArgs& args, float* local) {
   const Task<D> task(item, args.cut, local);
   const LanesOf<D>& lanes = task.lanes;
   const int K = args.rule.K, V = args.rule.V;
@@ -41,7 +41,7 @@ inline void snapshots_body(const ::sycl::nd_item<3>& item, const SnapshotsArgs& 
         prepare_tokens<D>(lanes, args.rule, task.tokens, row.begin + first, count, head);
       }
       run_tokens<D>(lanes, tile, args.rule, args.rows, args.out, View{}, task.tokens, 0, head, value, row.begin + first, 0, count,
-                    [&](int t) {
+                    [&](int t) RSSM_INLINE {
                       // The carried state stays fp32 for the whole window: a snapshot rounds a copy.
                       const std::int32_t target = i32_at(args.rows.state_indices, task.row, first + t);
                       if (is_null(target, args.rows.null_block_id)) return;

@@ -15,7 +15,7 @@ struct VerifyArgs {
 };
 
 template <class D>
-inline void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, float* local) {
+RSSM_HOST_DEVICE void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, float* local) {
   const Task<D> task(item, args.cut, local);
   const LanesOf<D>& lanes = task.lanes;
   const int K = args.rule.K, V = args.rule.V;
@@ -39,7 +39,7 @@ inline void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, 
     for (int value = value0; value < last; value += kRows) {
       load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
       prepared = fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head,
-                                 waiting, value, K, V, prepared, [](int) {});
+                                 waiting, value, K, V, prepared, [](int) RSSM_INLINE {});
       store_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
     }
     lanes.barrier();
@@ -60,7 +60,7 @@ inline void verify_body(const ::sycl::nd_item<3>& item, const VerifyArgs& args, 
         write_keys<D>(lanes, args.rule, args.records, task.tokens, row.block, head, row.begin + first, first, count);
       }
       run_tokens<D>(lanes, tile, args.rule, args.rows, args.out, corrections, task.tokens, row.block, head, value,
-                    row.begin + first, first, count, [](int) {});
+                    row.begin + first, first, count, [](int) RSSM_INLINE {});
     }
   }
 }
