@@ -1,5 +1,5 @@
 # cmake --install: headers, both libraries, the command, a CMake package and pkg-config files. Three components, which are also the
-# Debian packages: Runtime (librecoverssm.so.N), Development (everything to build with), Command (recoverssm).
+# Debian packages: Runtime (librecoverssm.so.N), Development (everything to build with), Command (recoverssm). With SYCL a fourth, Sycl.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
@@ -23,6 +23,10 @@ install(
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
           COMPONENT Runtime
           NAMELINK_COMPONENT Development)
+# The SYCL backend's module, which the library looks for beside itself. Its libsycl is the system's or in LD_LIBRARY_PATH.
+if(RECOVERSSM_SYCL)
+  install(TARGETS recoverssm_sycl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Sycl NAMELINK_SKIP)
+endif()
 if(RECOVERSSM_BUILD_CLI)
   install(TARGETS recoverssm_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Command)
 endif()
@@ -35,6 +39,12 @@ foreach(component C Cpp)
     DESTINATION ${package_dir}
     COMPONENT Development)
 endforeach()
+set(recoverssm_cpp_dependencies hwy Threads)
+set(pc_cuda "")
+if(RECOVERSSM_CUDA)
+  list(APPEND recoverssm_cpp_dependencies CUDAToolkit)
+  set(pc_cuda " -lcudart_static -ldl -lrt") # where the toolkit is, the user says: -L or LIBRARY_PATH
+endif()
 configure_package_config_file(cmake/recoverssmConfig.cmake.in ${PROJECT_BINARY_DIR}/recoverssmConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/recoverssmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(

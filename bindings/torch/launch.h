@@ -1,7 +1,10 @@
-// Runs one operation: scratch memory of the calling thread, PyTorch's threads, errors as exceptions.
+// Runs one operation. On the CPU: scratch memory of the calling thread, PyTorch's threads. On CUDA (cuda.cc): PyTorch's current stream of the
+// tensors' device, scratch memory of its allocator. Errors as exceptions.
 #pragma once
 
+#include "cuda_launch.h"
 #include "recoverssm/recoverssm.hpp"
+#include "stack.h"
 
 namespace recoverssm::torch_ops {
 
@@ -16,10 +19,18 @@ Workspace thread_workspace(std::size_t bytes);
 [[noreturn]] void raise(const Status& status);
 
 template <class Params>
-void launch(const Params& params) {
-  Launch launch{.parallel = torch_threads()};
-  launch.workspace = thread_workspace(workspace_size(params, launch));
-  if (const Status status = run(params, launch); !status.ok()) raise(status);
+void launch(const Params& params, const Place& place) {
+  Status status;
+  if (place.cuda) {
+    CudaLaunch on(place.index);
+    on.make_room(workspace_size(params, on.launch()));
+    status = run(params, on.launch());
+  } else {
+    Launch launch{.parallel = torch_threads()};
+    launch.workspace = thread_workspace(workspace_size(params, launch));
+    status = run(params, launch);
+  }
+  if (!status.ok()) raise(status);
 }
 
 }  // namespace recoverssm::torch_ops

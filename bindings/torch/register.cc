@@ -1,4 +1,4 @@
-// torch.ops.recoverssm.*: schemas, and kernels for the CPU. What the operations do and their errors: docs/operations.md; the schemas'
+// torch.ops.recoverssm.*: schemas, and kernels for the CPU and CUDA. What the operations do and their errors: docs/operations.md; the schemas'
 // rules: docs/python.md. Only the stable ABI of PyTorch is used, so one library runs under every version from 2.10 on.
 #include <string>
 
@@ -37,7 +37,7 @@ void kernel(StableIValue* stack, std::uint64_t, std::uint64_t) {
     if (reader.refusal().ok()) op.assemble(reader);
   }
   if (!reader.refusal().ok()) raise(reader.refusal());
-  launch(op.params);
+  launch(op.params, reader.place());
 }
 
 struct Operation {
@@ -66,5 +66,10 @@ STABLE_TORCH_LIBRARY(recoverssm, library) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(recoverssm, CPU, library) {
+  for (const auto& operation : recoverssm::torch_ops::Operations::kOperations) library.impl(operation.name, operation.kernel);
+}
+
+// In every build: one without CUDA says so in the library's own words, and tensors on several devices are refused in both.
+STABLE_TORCH_LIBRARY_IMPL(recoverssm, CUDA, library) {
   for (const auto& operation : recoverssm::torch_ops::Operations::kOperations) library.impl(operation.name, operation.kernel);
 }

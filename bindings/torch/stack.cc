@@ -34,24 +34,37 @@ StackReader::~StackReader() {
   for (AtenTensorHandle handle : owned_) aoti_torch_delete_tensor_object(handle);
 }
 
-void StackReader::refuse(const char* name, const std::string& got, const std::string& expected) {
+std::string text_of(const Place& place) { return place.cuda ? "cuda:" + std::to_string(place.index) : "cpu"; }
+
+void StackReader::refuse(const char* name, const std::string& got, const std::string& expected, ErrorKind kind) {
   if (!refusal_.ok()) return;
-  refusal_ = {ErrorKind::invalid_argument, std::string(op_) + ": " + name + ": " + got + ", expected " + expected};
+  refusal_ = {kind, std::string(op_) + ": " + name + ": " + got + ", expected " + expected};
+}
+
+void StackReader::place_of(const char* name, AtenTensorHandle handle) {
+  std::int32_t type = 0;
+  Place place;
+  check(aoti_torch_get_device_type(handle, &type));
+  if (type == aoti_torch_device_type_cuda()) {
+    place.cuda = true;
+    check(aoti_torch_get_device_index(handle, &place.index));
+  } else if (type != aoti_torch_device_type_cpu()) {
+    return refuse(name, "a tensor on another device", "all tensors on the CPU or on one CUDA device", ErrorKind::unsupported);
+  }
+  if (placed_by_ == nullptr) place_ = place, placed_by_ = name;
+  if (place == place_) return;
+  refuse(name, "a tensor on " + text_of(place), text_of(place_) + ", where " + placed_by_ + " is", ErrorKind::unsupported);
 }
 
 TensorView StackReader::tensor(const char* name, AtenTensorHandle handle, bool written) {
   owned_.push_back(handle);
   TensorView view;
-  std::int32_t dtype = 0, device = 0;
+  std::int32_t dtype = 0;
   std::int64_t dims = 0;
   std::int64_t *shape = nullptr, *strides = nullptr;
-  check(aoti_torch_get_device_type(handle, &device));
+  place_of(name, handle);
   check(aoti_torch_get_dtype(handle, &dtype));
   check(aoti_torch_get_dim(handle, &dims));
-  if (device != aoti_torch_device_type_cpu()) {
-    refuse(name, "a tensor on another device", "all tensors on the CPU");
-    return view;
-  }
   const std::optional<DType> known = dtype_of(dtype);
   if (!known) {
     refuse(name, "a dtype that no operation knows", "f32, bf16, f16, i32 or boolean");

@@ -13,6 +13,14 @@
 
 namespace recoverssm::torch_ops {
 
+// A device as PyTorch counts.
+struct Place {
+  bool cuda = false;
+  std::int32_t index = 0;
+  bool operator==(const Place&) const = default;
+};
+std::string text_of(const Place& place);  // "cpu", "cuda:0"
+
 // Each function takes the next value and owns it until the reader's end: the values of a stack belong to the kernel. A value that no
 // Params can hold (a fifth dimension, an integer beyond 32 bits, an unknown word) is refused with invalid_argument, and reading goes on, so
 // that nothing leaks; the first refusal is kept.
@@ -24,7 +32,9 @@ class StackReader {
   StackReader& operator=(const StackReader&) = delete;
 
   const Status& refusal() const { return refusal_; }
-  void refuse(const char* name, const std::string& got, const std::string& expected);
+  void refuse(const char* name, const std::string& got, const std::string& expected, ErrorKind kind = ErrorKind::invalid_argument);
+  // Where all tensors are; the CPU if there is none.
+  const Place& place() const { return place_; }
 
   void read(const char* name, TensorView& view) { view = tensor(name, take<AtenTensorHandle>(), false); }
   void write(const char* name, TensorView& view) { view = tensor(name, take<AtenTensorHandle>(), true); }
@@ -76,6 +86,7 @@ class StackReader {
   }
   static std::string text(StringHandle handle);  // and deletes it
   TensorView tensor(const char* name, AtenTensorHandle handle, bool written);
+  void place_of(const char* name, AtenTensorHandle handle);
   void tensors(const char* name, std::vector<TensorView>& views, bool written);
   std::int32_t narrow(const char* name, std::int64_t value);
 
@@ -83,6 +94,8 @@ class StackReader {
   const StableIValue* next_;
   std::vector<AtenTensorHandle> owned_;
   Status refusal_;
+  Place place_;
+  const char* placed_by_ = nullptr;  // the first tensor
 };
 
 }  // namespace recoverssm::torch_ops

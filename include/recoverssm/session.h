@@ -101,7 +101,8 @@ typedef struct recoverssm_session_config {
   int32_t lazy;            /* commit only records counts, the next step folds; default 0 */
   int32_t null_block_id;   /* default 0 */
   int32_t kept_boundaries; /* align mode: prefix boundaries a request keeps behind its running block, default 1 */
-  int32_t reserved;
+  int32_t backend;         /* RECOVERSSM_BACKEND_, default cpu: where pools and all tensors are; contexts must be of it too */
+  void* stream;            /* cuda: a cudaStream_t that all is put on and that outlives the session; null: the default stream */
 } recoverssm_session_config;
 
 /* The tensors of one layer, as the operations take them; pools may be interleaved. */

@@ -9,7 +9,8 @@
 //   session.finish(r);
 //
 // Every function throws Error, and std::bad_alloc where memory runs out. After an Error nothing has changed: no block, count, step or
-// byte of a request's state, and what waited still waits. One thread at a time.
+// byte of a request's state, and what waited still waits. One thread at a time. On a device (SessionConfig::backend) contexts are of the
+// session's backend and stream, and calls return before the device is done: docs/sessions.md, "On a device".
 #pragma once
 
 #include <array>
@@ -109,7 +110,7 @@ struct SessionCounters {
   std::int64_t refused_calls = 0;                 // calls of the session that threw Error
   std::array<std::int64_t, 6> refused_by_kind{};  // index: ErrorKind
   std::string last_refusal;
-  Counters traffic{};  // bytes, of all operations
+  Counters traffic{};  // bytes, of all operations; on a device, which does not count, nothing
 };
 
 struct SessionState;  // src/session/state.h
@@ -182,7 +183,7 @@ class Session {
   std::int32_t open_steps() const;
   std::int32_t prefixes() const;
   BlockTag block_tag(std::int32_t group, std::int32_t block) const;
-  // The layer's tensors: for tests, and for engines that look into their own pools.
+  // The layer's tensors, memory of the session's backend: for tests, and for engines that look into their own pools.
   const LayerPool& pool(std::int32_t layer) const;
   const SessionCounters& counters() const;
 

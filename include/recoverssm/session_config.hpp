@@ -11,7 +11,7 @@ namespace recoverssm {
 
 enum class LayerKind : std::uint8_t { gdn, kda, short_conv };
 
-// One layer. The tensors below are its parameters, owned by the caller and alive as long as the session. Sizes need none of them, a
+// One layer. The tensors below are its parameters, owned by the caller and alive as long as the session; memory of its backend. Sizes need none of them, a
 // session needs A_log and dt_bias of kda layers (commit reads them), a forward needs all.
 struct LayerConfig {
   LayerKind kind = LayerKind::gdn;
@@ -49,6 +49,10 @@ struct SessionConfig {
   bool lazy = false;                        // commit only records counts, the next step folds (docs/operations.md, lazy commit)
   std::int32_t null_block_id = 0;
   std::int32_t kept_boundaries = 1;  // align mode: prefix boundaries a request keeps behind its running block, the latest ones
+  // Where the pools are, and the tensors of every forward. cuda: memory of the device that is current when the session is made and in all of its
+  // calls; everything is put on this stream (a cudaStream_t; null: the default stream), which must outlive the session.
+  Backend backend = Backend::cpu;
+  void* stream = nullptr;
 };
 
 // The tensors of one layer, as the operations take them. line: [blocks, cols, C], W > 0; state: [blocks, HV, V, K]; records; pending:

@@ -55,11 +55,12 @@ class Info(NamedTuple):
     targets: list[str]  # SIMD targets of the CPU backend that run here, widest first; all give the same bits
     torch: str  # the torch whose headers the operations were built with; "" if they were left out
     torch_missing: str  # why they were left out; "" if they were not
+    cuda_missing: str  # why nothing runs on CUDA here: this build, the driver, the device; "" if something does
 
 
 def info() -> Info:
     """What this build is and what this machine can run."""
-    return Info(_native.version(), _native.targets(), _build.TORCH_VERSION, _build.TORCH_MISSING)
+    return Info(_native.version(), _native.targets(), _build.TORCH_VERSION, _build.TORCH_MISSING, _native.cuda_unavailable())
 
 
 # recoverssm.ops imports torch, which takes seconds: only on first use.

@@ -30,7 +30,7 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(LIBRARY))
     for name in ("version", "last_error"):
         getattr(library, f"recoverssm_{name}").restype = ctypes.c_char_p
-    for name in ("status_name", "target_name", "record_layout_id"):
+    for name in ("status_name", "target_name", "record_layout_id", "operation_name"):
         function = getattr(library, f"recoverssm_{name}")
         function.restype = ctypes.c_char_p
         function.argtypes = [ctypes.c_int32]
@@ -78,6 +78,11 @@ def targets() -> list[str]:
     numbers = (ctypes.c_int32 * count.value)()
     check(library.recoverssm_available_targets(numbers, count.value, ctypes.byref(count)))
     return [library.recoverssm_target_name(number).decode() for number in numbers]
+
+
+def cuda_unavailable() -> str:
+    """Why nothing runs on CUDA here: no such backend in this build, no driver, no device. Empty: something does."""
+    return "" if library.recoverssm_cuda_available() == 0 else library.recoverssm_last_error().decode().removeprefix("cuda: ")
 
 
 def word(name: str, given: str, words: tuple[str, ...]) -> int:

@@ -38,7 +38,7 @@ LayerConfig = _struct(
 GroupConfig = _struct("group_config", "i blocks has_block_size block_size reserved")
 SessionConfig = _struct(
     "session_config",
-    "p layers; z layer_count; p groups; z group_count; i window_capacity line_kind lazy null_block_id kept_boundaries reserved",
+    "p layers; z layer_count; p groups; z group_count; i window_capacity line_kind lazy null_block_id kept_boundaries backend; p stream",
 )
 Records = _struct("records", "t packed corrections key_gate")
 LayerPool = _struct("layer_pool", "t line state pending; p records")

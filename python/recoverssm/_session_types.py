@@ -53,6 +53,8 @@ class SessionConfig:
     lazy: bool = False  # commit only records counts, the next step folds
     null_block_id: int = 0
     kept_boundaries: int = 1  # align mode: prefix boundaries a request keeps behind its running block
+    backend: str = "cpu"  # or "cuda": pools and all tensors are memory of the device that is current for all of the session's calls
+    stream: Any = None  # cuda: a torch.cuda.Stream or a cudaStream_t as an integer, which outlives the session. None: the default stream
 
 
 @dataclass(kw_only=True, eq=False)

@@ -57,19 +57,25 @@ _DLPACK = {
 }  # fmt: skip
 
 
-def tensor_struct(name: str, given: Any, *, written: bool = False) -> tuple[TensorStruct, Any]:
+# DLPack's numbers of devices.
+_DEVICES = {"cpu": 1, "cuda": 2}
+
+
+def tensor_struct(name: str, given: Any, *, written: bool = False, device: str = "cpu") -> tuple[TensorStruct, Any]:
     """The struct of a tensor, and what must stay alive while it is used. None is an absent tensor.
 
     Raises InvalidArgument for what is no tensor, has a dtype that the C ABI does not know, more than four dimensions, strides that are no
-    whole elements, or is read-only where it shall be written; Unsupported for another device than the CPU.
+    whole elements, or is read-only where it shall be written; Unsupported for another kind of device.
     """
     if given is None:
         return TensorStruct(dims=-1), None
     if type(given).__module__.partition(".")[0] == "torch" and hasattr(given, "data_ptr"):
-        if given.device.type != "cpu":
-            raise Unsupported(f"{name}: on {given.device}, expected the CPU")
+        if given.device.type != device:
+            raise Unsupported(f"{name}: on {given.device}, expected {_shown(device)}")
         return _struct(name, given.data_ptr(), _TORCH.get(str(given.dtype)), given.dtype, given.shape, given.stride()), given
     if isinstance(given, np.ndarray):
+        if device != "cpu":
+            raise Unsupported(f"{name}: a numpy array, expected a tensor on {device}")
         if written and not given.flags.writeable:
             raise InvalidArgument(f"{name}: a read-only array, expected one to write")
         strides = [stride / given.itemsize for stride in given.strides]
@@ -77,14 +83,19 @@ def tensor_struct(name: str, given: Any, *, written: bool = False) -> tuple[Tens
             raise InvalidArgument(f"{name}: dtype {given.dtype}, strides {given.strides} bytes, expected whole elements in native order")
         return _struct(name, given.ctypes.data, _NUMPY.get(given.dtype.name), given.dtype, given.shape, [int(s) for s in strides]), given
     if hasattr(given, "__dlpack__"):
-        return _from_dlpack(name, given)
+        return _from_dlpack(name, given, device)
     raise InvalidArgument(f"{name}: {type(given).__name__}, expected a tensor: of torch, of numpy, or with DLPack")
 
 
-def _from_dlpack(name: str, given: Any) -> tuple[TensorStruct, Any]:
-    if given.__dlpack_device__()[0] != 1:
-        raise Unsupported(f"{name}: on DLPack device {given.__dlpack_device__()}, expected the CPU")
-    capsule = given.__dlpack__()
+def _shown(device: str) -> str:
+    return "the CPU" if device == "cpu" else device
+
+
+def _from_dlpack(name: str, given: Any, device: str) -> tuple[TensorStruct, Any]:
+    if given.__dlpack_device__()[0] != _DEVICES[device]:
+        raise Unsupported(f"{name}: on DLPack device {given.__dlpack_device__()}, expected {_shown(device)}")
+    # On a device the caller has the session's stream in order with its own (stream -1: the producer need not wait for one).
+    capsule = given.__dlpack__() if device == "cpu" else given.__dlpack__(stream=-1)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))

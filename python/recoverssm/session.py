@@ -1,8 +1,8 @@
 """Sessions: blocks, requests, steps, prefixes and checkpoints for engines that have no bookkeeping of their own.
 
 `Session` keeps them over the operations and computes nothing itself: its results are theirs, to the bit. No PyTorch needed: tensors are
-torch's, numpy's (bfloat16 through ml_dtypes) or anything with DLPack, on the CPU, with any strides the operations allow; nothing is
-copied. The life of a request, steps, groups, prefixes, checkpoints: docs/sessions.md.
+torch's, numpy's (bfloat16 through ml_dtypes) or anything with DLPack, on the configuration's backend, with any strides the operations allow;
+nothing is copied. The life of a request, steps, groups, prefixes, checkpoints: docs/sessions.md.
 
 Errors are those of recoverssm.errors. After a refused call nothing has changed.
 """
@@ -34,12 +34,13 @@ from ._session_types import (
     Traffic,
 )
 from ._views import array_of, tensor_struct
-from .errors import BadState, InvalidArgument
+from .errors import BadState, InvalidArgument, Unsupported
 
 KINDS = ("gdn", "kda", "short_conv")
 LINE_KINDS = ("plain", "rolled", "anchored")
 ROW_KINDS = ("prefill", "decode", "window")
 PHASES = ("empty", "live", "dead")
+BACKENDS = ("cpu", "cuda")
 
 __all__ = [
     "BlockTag",
@@ -68,7 +69,9 @@ class _Config:
     """A configuration as the C ABI takes it, and what must outlive it."""
 
     def __init__(self, config: SessionConfig) -> None:
-        self.kept: list[Any] = []
+        self.kept: list[Any] = [config.stream]
+        self.backend = config.backend
+        backend = _native.word("session: backend", config.backend, BACKENDS)
         layers = (abi.LayerConfig * len(config.layers))()
         for place, layer in enumerate(config.layers):
             self._layer(layers[place], layer, f"session: layers[{place}].")
@@ -87,6 +90,10 @@ class _Config:
             setattr(self.struct, name, integer(f"session: {name}", getattr(config, name)))
         self.struct.line_kind = _native.word("session: line_kind", config.line_kind, LINE_KINDS)
         self.struct.lazy = bool(config.lazy)
+        self.struct.backend = backend
+        stream = getattr(config.stream, "cuda_stream", config.stream)
+        self.stream = ctypes.c_void_p(None if stream is None else integer("session: stream", stream, 64, signed=False))
+        self.struct.stream = self.stream.value
 
     def _layer(self, made: Any, layer: LayerConfig, where: str) -> None:
         abi.initialise(made)
@@ -105,7 +112,7 @@ class _Config:
         made.l2norm = bool(layer.l2norm)
         made.softplus_beta, made.softplus_threshold = layer.softplus_beta, layer.softplus_threshold
         for name in ("weight", "bias", "A_log", "dt_bias"):
-            _set(made, name, f"{where}{name}", getattr(layer, name), self.kept)
+            _set(made, name, f"{where}{name}", getattr(layer, name), self.kept, self.backend)
 
     def pools(self, pools: Sequence[LayerPool]) -> ctypes.Array:
         made = (abi.LayerPool * len(pools))()
@@ -113,22 +120,22 @@ class _Config:
             where = f"session: pools[{place}]."
             abi.initialise(made[place])
             for name in ("line", "state", "pending"):
-                _set(made[place], name, f"{where}{name}", getattr(pool, name), self.kept, written=True)
+                _set(made[place], name, f"{where}{name}", getattr(pool, name), self.kept, self.backend, written=True)
             if pool.records is not None:
                 records = new(abi.Records)
                 if hasattr(pool.records, "corrections"):
                     for name in ("corrections", "key_gate"):
-                        _set(records, name, f"{where}records.{name}", getattr(pool.records, name), self.kept, written=True)
+                        _set(records, name, f"{where}records.{name}", getattr(pool.records, name), self.kept, self.backend, written=True)
                 else:
-                    _set(records, "packed", f"{where}records", pool.records, self.kept, written=True)
+                    _set(records, "packed", f"{where}records", pool.records, self.kept, self.backend, written=True)
                 self.kept.append(records)
                 made[place].records = ctypes.addressof(records)
         self.kept.append(made)
         return made
 
 
-def _set(struct: Any, field_name: str, name: str, given: Any, kept: list[Any], *, written: bool = False) -> None:
-    tensor, owner = tensor_struct(name, given, written=written)
+def _set(struct: Any, field_name: str, name: str, given: Any, kept: list[Any], backend: str, *, written: bool = False) -> None:
+    tensor, owner = tensor_struct(name, given, written=written, device=backend)
     setattr(struct, field_name, tensor)
     kept.append(owner)
 
@@ -172,13 +179,17 @@ class Session:
     def __init__(self, config: SessionConfig, pools: Sequence[LayerPool] | None = None, *, threads: int = 1) -> None:
         """Pools of its own, or the caller's, one a layer; their pending counts are set to 0. threads: workers of its operations, 0: one a core.
 
-        Raises InvalidArgument for a configuration or pools that no session accepts.
+        backend "cuda": calls return before the device is done; export and restore wait. What the device finds wrong is raised by a later call.
+
+        Raises InvalidArgument for a configuration or pools that no session accepts, Unsupported for a backend that does not run here.
         """
         self._threads, self._process = ctypes.c_int32(integer("session: threads", threads)), os.getpid()
         self._kinds = [layer.kind for layer in config.layers]
         self._lock, self._own_context = threading.Lock(), ctypes.c_void_p()
-        self._handle: _Handle | None = _Handle(_Config(config), pools)
-        call("context_create", self._threads, ctypes.byref(self._own_context))
+        made = _Config(config)
+        self._backend, self._stream = made.backend, made.stream
+        self._handle: _Handle | None = _Handle(made, pools)
+        self._make_context()
 
     def close(self) -> None:
         """Frees the session, and its own pools where no array of them is left. A second time it does nothing; every other call is refused from
@@ -206,9 +217,15 @@ class Session:
         if self._process != os.getpid():
             # A forked child: the other context's threads are the parent's.
             self._own_context = ctypes.c_void_p()
-            call("context_create", self._threads, ctypes.byref(self._own_context))
+            self._make_context()
             self._process = os.getpid()
         return self._own_context
+
+    def _make_context(self) -> None:
+        if self._backend == "cuda":
+            call("context_create_cuda", self._stream, ctypes.byref(self._own_context))
+        else:
+            call("context_create", self._threads, ctypes.byref(self._own_context))
 
     def _call(self, name: str, *arguments: Any) -> _Handle:
         with self._lock:
@@ -300,7 +317,7 @@ class Session:
                 raise InvalidArgument(f"{where}{name}: given, expected none for this kind of layer")
         inputs = new(abi.ShortConvInputs if short else abi.DeltaInputs)
         for name in names:
-            _set(inputs, name, f"{where}{name}", given[name], kept, written=name in ("out", "residual"))
+            _set(inputs, name, f"{where}{name}", given[name], kept, self._backend, written=name in ("out", "residual"))
         function = "forward_short_conv" if short else "forward_delta"
         self._call(function, _handle("forward", "step", step), ctypes.c_int32(layer), ctypes.byref(inputs), self._context)
 
@@ -400,8 +417,10 @@ class Session:
         """The memory of a layer, the session's own or the caller's, as numpy arrays (bfloat16 through ml_dtypes); None for what it has not.
 
         Nothing is copied: the arrays show what the next call changes, and writing them changes states. torch.from_dlpack(trace.Buffer(array))
-        is the same memory as a tensor. It stays until the last array of it is gone, beyond close(). Raises OutOfRange for another layer.
+        is the same memory as a tensor. It stays until the last array of it is gone, beyond close(). Raises OutOfRange for another layer, Unsupported on a device: give it pools there, to look at them.
         """
+        if self._backend != "cpu":
+            raise Unsupported(f"session.pool: memory on {self._backend}, expected the CPU")
         pool, records = new(abi.LayerPool), new(abi.Records)
         owner = self._call("pool", ctypes.c_int32(integer("pool: layer", layer)), ctypes.byref(pool), ctypes.byref(records))
         arrays = {name: array_of(getattr(pool, name), owner) for name in ("line", "state", "pending")}

@@ -8,6 +8,7 @@
 #include "contract/contents.h"
 #include "cpu/ops.h"
 #include "cuda/ops.h"
+#include "cuda/range.h"
 #include "recoverssm/recoverssm.hpp"
 #include "sycl/ops.h"
 
@@ -76,7 +77,9 @@ Status run_on_device(const char* op, const Params& params, const Launch& launch)
   if (launch.counters != nullptr) return invalid(op, "counters", "given", "none: a device's rows are not known to the host");
   if (Status status = check_launch(op, launch, workspace_size_of(params, launch)); !status.ok()) return status;
   if (!has_work(params)) return {};
-  return launch.backend == Backend::cuda ? cuda::execute(params, launch) : sycl_backend::execute(params, launch);
+  if (launch.backend == Backend::sycl) return sycl_backend::execute(params, launch);
+  const cuda::Range range(op);
+  return cuda::execute(params, launch);
 }
 
 // Of params that validate accepts.

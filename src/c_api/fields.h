@@ -409,7 +409,8 @@ void fields(V& v, recoverssm_session_config& c, SessionConfig& cpp) {
   RECOVERSSM_FIELD(lazy);
   RECOVERSSM_FIELD(null_block_id);
   RECOVERSSM_FIELD(kept_boundaries);
-  v.reserved(c.reserved);
+  RECOVERSSM_FIELD(backend);
+  RECOVERSSM_FIELD(stream);
 }
 
 template <class V>

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "recoverssm/cuda.hpp"
 #include "simulate/report.h"
 #include "simulate/simulation.h"
 
@@ -27,6 +28,10 @@ struct Arguments {
 
 int run(const Arguments& arguments) {
   if (const int code = try_report("simulate", arguments.report); code != kOk) return code;
+  if (const std::string reason = cuda::unavailable_reason(); arguments.options.backend == Backend::cuda && !reason.empty()) {
+    fmt::print(stderr, "recoverssm simulate: backend cuda: {}; available: cpu\n", reason);
+    return kUnavailable;
+  }
   const bool only_json = arguments.report == "-";
   FILE* const people = only_json ? stderr : stdout;
   simulate::Options options = arguments.options;
@@ -61,6 +66,8 @@ int run(const Arguments& arguments) {
 
 const std::map<std::string, DType> kDTypes = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
 const std::map<std::string, LineKind> kLines = {{"anchored", LineKind::anchored}, {"rolled", LineKind::rolled}};
+
+const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}};
 
 // An option whose value is a word of a map.
 template <class Value>
@@ -110,13 +117,19 @@ std::function<int()> add_simulate(CLI::App& app) {
   add_word(command, "--line", kLines, o.line, "Kind of conv lines");
   add_word(command, "--state-dtype", kDTypes, o.state, "Dtype of states");
   add_word(command, "--dtype", kDTypes, o.activation, "Dtype of activations");
+  command
+      ->add_option_function<std::string>(
+          "--backend", [&o](const std::string& word) { o.backend = kBackends.at(word); },
+          "Where the sessions are: cpu or cuda; cpu")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--threads", o.threads, "Threads; 0: one a core")->check(CLI::Range(0, 1024));
   command->add_flag("--calls", arguments->calls, "Print every call to stderr");
   command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")
       ->type_name("REPORT");
   command->footer(
       "What no option fixes is drawn anew for each round.\n"
-      "Exit codes: 0 no difference, 1 a difference, 64 wrong command line, 74 the report could not be written.\n"
+      "Exit codes: 0 no difference, 1 a difference, 3 backend not available, 64 wrong command line, 74 the report could not be "
+      "written.\n"
       "Example:\n  recoverssm simulate --tokens 1000000 --seed 7 --json simulation.json");
   return [arguments] { return run(*arguments); };
 }

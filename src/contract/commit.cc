@@ -50,7 +50,7 @@ Status validate(const CommitParams& p) {
     if (group >= 0 && group < groups) continue;
     check.invalid(Name("layers").at(l).dot("group"), text(group), text("an index below the number of groups, ", groups));
   }
-  const LayersUse use{.capacity = p.window_capacity};
+  const LayersUse use{.capacity = p.window_capacity, .groups = true};
   check_layers(check, p.layers, use);
   if (!check.ok()) return check.take();
   check_overlap(check, groups * kGroupViews + layers * kLayerViews, [&](std::int64_t i) {

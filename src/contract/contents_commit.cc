@@ -33,13 +33,23 @@ struct GroupContents {
   std::int64_t blocks;
   bool lazy;  // a layer has pending counts: the source's is cleared
 
+  std::int64_t rows() const { return group.state_indices.shape[0]; }
   bool live(std::int64_t i) const {
     return !is_dead_commit(index_at(group.commit_len, i), index_at(group.state_indices, i), index_at(group.final_indices, i),
                            null_block_id);
   }
 };
 
-void check_commit_row(Check& check, const GroupContents& g, std::int64_t i, ContentsMemory& memory) {
+// The uses of a live row's blocks. `first_row` keeps the rows of two groups apart.
+void add_uses(const GroupContents& g, std::int64_t i, std::int64_t first_row, ContentsMemory& memory) {
+  const std::int64_t row = first_row + i;
+  memory.add({.block = index_at(g.group.state_indices, i), .role = kSource, .claims = g.lazy, .row = row});
+  memory.add({.block = index_at(g.group.final_indices, i), .role = kFinal, .row = row});
+  const std::int32_t boundary = index_at(g.group.boundary_indices, i);
+  if (!is_null(boundary, g.null_block_id)) memory.add({.block = boundary, .role = kBoundary, .row = row});
+}
+
+void check_commit_row(Check& check, const GroupContents& g, std::int64_t i) {
   const std::int32_t kept = index_at(g.group.commit_len, i);
   if (kept < 0 || kept > g.capacity) {
     return check.out_of_range(g.name.dot("commit_len"), text("row ", i, " has ", kept), text("0..window_capacity = ", g.capacity));
@@ -47,22 +57,21 @@ void check_commit_row(Check& check, const GroupContents& g, std::int64_t i, Cont
   const std::int32_t source = index_at(g.group.state_indices, i), final = index_at(g.group.final_indices, i);
   if (!check_block(check, g.name.dot("state_indices"), i, source, g.blocks)) return;
   if (!check_block(check, g.name.dot("final_indices"), i, final, g.blocks)) return;
-  memory.add({.block = source, .role = kSource, .claims = g.lazy, .row = i});
-  memory.add({.block = final, .role = kFinal, .row = i});
   const std::int32_t boundary = index_at(g.group.boundary_indices, i);
   if (is_null(boundary, g.null_block_id)) return;
   if (!check_block(check, g.name.dot("boundary_indices"), i, boundary, g.blocks)) return;
   const std::int32_t boundary_len = index_at(g.group.boundary_len, i);
   if (boundary_len < 1 || boundary_len > kept) {
-    return check.out_of_range(g.name.dot("boundary_len"),
-                              text("row ", i, " has ", boundary_len, " beside boundary block ", boundary),
-                              text("1..commit_len = ", kept));
+    check.out_of_range(g.name.dot("boundary_len"), text("row ", i, " has ", boundary_len, " beside boundary block ", boundary),
+                       text("1..commit_len = ", kept));
   }
-  memory.add({.block = boundary, .role = kBoundary, .row = i});
 }
 
 // A block that a live row writes belongs to no other live row.
-void check_commit_blocks(Check& check, const GroupContents& g, ContentsMemory& memory) {
+void check_commit_blocks(Check& check, const GroupContents& g, ContentsMemory memory) {
+  for (std::int64_t i = 0; i < g.rows(); ++i) {
+    if (g.live(i)) add_uses(g, i, 0, memory);
+  }
   const Conflict conflict = find_conflict(memory.uses());
   if (conflict.first == nullptr) return;
   const BlockUse& writer = *conflict.first;
@@ -73,8 +82,37 @@ void check_commit_blocks(Check& check, const GroupContents& g, ContentsMemory& m
       "a written block to belong to one live row");
 }
 
+// The same for two groups, each of which passed, whose layers lie in the same pages.
+void check_shared_pages(Check& check, const GroupContents& g, const GroupContents& h, ContentsMemory memory) {
+  for (std::int64_t i = 0; i < g.rows(); ++i) {
+    if (g.live(i)) add_uses(g, i, 0, memory);
+  }
+  for (std::int64_t i = 0; i < h.rows(); ++i) {
+    if (h.live(i)) add_uses(h, i, g.rows(), memory);
+  }
+  const Conflict conflict = find_conflict(memory.uses());
+  if (conflict.first == nullptr) return;
+  const auto group_of = [&](const BlockUse& use) -> const GroupContents& { return use.row < g.rows() ? g : h; };
+  const auto row_of = [&](const BlockUse& use) { return use.row < g.rows() ? use.row : use.row - g.rows(); };
+  const BlockUse& writer = *conflict.first;
+  const BlockUse& other = *conflict.second;
+  check.out_of_range(group_of(writer).name.dot(argument_of(writer.role)),
+                     text("row ", row_of(writer), " writes block ", writer.block, ", which row ", row_of(other), " of ",
+                          group_of(other).name.text(), " has in ", argument_of(other.role), ", in the same pages"),
+                     "a written block to belong to one live row");
+}
+
+bool groups_share(std::span<const Layer> layers, std::int64_t g, std::int64_t h) {
+  for (const Layer& a : layers) {
+    for (const Layer& b : layers) {
+      if (a.group == g && b.group == h && layers_share(a, b)) return true;
+    }
+  }
+  return false;
+}
+
 void check_commit_pending(Check& check, const GroupContents& g, const Name& pending_name, const TensorView& pending) {
-  for (std::int64_t i = 0; check.ok() && i < g.group.state_indices.shape[0]; ++i) {
+  for (std::int64_t i = 0; check.ok() && i < g.rows(); ++i) {
     if (!g.live(i)) continue;
     const std::int32_t source = index_at(g.group.state_indices, i), final = index_at(g.group.final_indices, i);
     const std::int32_t waiting = index_at(pending, source);
@@ -91,16 +129,21 @@ void check_commit_pending(Check& check, const GroupContents& g, const Name& pend
 }  // namespace
 
 std::size_t contents_workspace_size(const CommitParams& p) {
-  std::int64_t rows = 0;
-  for (const CommitGroup& group : p.groups) rows = std::max(rows, group.state_indices.shape[0]);
-  return ContentsMemory::bytes(times(rows, 3), 0);
+  // Two groups at a time, where there are two.
+  std::int64_t most = 0, second = 0;
+  for (const CommitGroup& group : p.groups) {
+    const std::int64_t rows = group.state_indices.shape[0];
+    second = std::max(second, std::min(most, rows));
+    most = std::max(most, rows);
+  }
+  return ContentsMemory::bytes(times(most + second, 3), 0);
 }
 
 Status validate_contents(const CommitParams& p, Workspace workspace) {
   Check check("commit");
   const auto groups = static_cast<std::int64_t>(p.groups.size());
   const auto layers = static_cast<std::int64_t>(p.layers.size());
-  for (std::int64_t index = 0; check.ok() && index < groups; ++index) {
+  const auto contents_of = [&](std::int64_t index) {
     GroupContents g{
         Name("groups").at(index), p.groups[static_cast<std::size_t>(index)], p.window_capacity, p.null_block_id, kNoPool, false};
     for (const Layer& layer : p.layers) {
@@ -108,15 +151,23 @@ Status validate_contents(const CommitParams& p, Workspace workspace) {
       g.blocks = std::min(g.blocks, layer_blocks(layer));
       g.lazy = g.lazy || layer.pending.present();
     }
-    ContentsMemory memory(workspace);
-    for (std::int64_t i = 0; check.ok() && i < g.group.state_indices.shape[0]; ++i) {
-      if (g.live(i)) check_commit_row(check, g, i, memory);
+    return g;
+  };
+  for (std::int64_t index = 0; check.ok() && index < groups; ++index) {
+    const GroupContents g = contents_of(index);
+    for (std::int64_t i = 0; check.ok() && i < g.rows(); ++i) {
+      if (g.live(i)) check_commit_row(check, g, i);
     }
-    if (check.ok()) check_commit_blocks(check, g, memory);
+    if (check.ok()) check_commit_blocks(check, g, ContentsMemory(workspace));
     for (std::int64_t l = 0; check.ok() && l < layers; ++l) {
       const Layer& layer = p.layers[static_cast<std::size_t>(l)];
       if (layer.group != index || !layer.pending.present()) continue;
       check_commit_pending(check, g, Name("layers").at(l).dot("pending"), layer.pending);
+    }
+  }
+  for (std::int64_t g = 0; check.ok() && g < groups; ++g) {
+    for (std::int64_t h = g + 1; check.ok() && h < groups; ++h) {
+      if (groups_share(p.layers, g, h)) check_shared_pages(check, contents_of(g), contents_of(h), ContentsMemory(workspace));
     }
   }
   return check.take();

@@ -61,24 +61,40 @@ Operand layer_operand(std::span<const Layer> layers, const LayersUse& use, std::
   const Name name = Name("layers").at(i / kLayerViews);
   const bool replays = use.records && layer.state.present();
   const bool gate = replays && layer.gate == Gate::kda;
+  const std::int32_t group = use.groups ? layer.group : -1;
   switch (i % kLayerViews) {
     case 0:
-      return {name.dot("state"), &layer.state, true};
+      return {name.dot("state"), &layer.state, true, group};
     case 1:
-      return {name.dot("line"), &layer.line, true};
+      return {name.dot("line"), &layer.line, true, group};
     case 2:
-      return {name.dot("pending"), &layer.pending, true};
+      return {name.dot("pending"), &layer.pending, true, group};
     case 3:
-      return {name.dot("records"), replays ? &layer.records.packed : nullptr};
+      return {name.dot("records"), replays ? &layer.records.packed : nullptr, false, group};
     case 4:
-      return {name.dot("records").dot("corrections"), replays ? &layer.records.corrections : nullptr};
+      return {name.dot("records").dot("corrections"), replays ? &layer.records.corrections : nullptr, false, group};
     case 5:
-      return {name.dot("records").dot("key_gate"), replays ? &layer.records.key_gate : nullptr};
+      return {name.dot("records").dot("key_gate"), replays ? &layer.records.key_gate : nullptr, false, group};
     case 6:
       return {name.dot("A_log"), gate ? &layer.A_log : nullptr};
     default:
       return {name.dot("dt_bias"), gate ? &layer.dt_bias : nullptr};
   }
+}
+
+bool layers_share(const Layer& a, const Layer& b) {
+  const LayersUse use{.groups = true};
+  for (std::int64_t i = 0; i < kLayerViews; ++i) {
+    const Operand one = layer_operand({&a, 1}, use, i);
+    if (one.cache_group < 0 || one.view == nullptr || one.view->empty()) continue;
+    const Footprint footprint = footprint_of(*one.view);
+    for (std::int64_t j = 0; j < kLayerViews; ++j) {
+      const Operand other = layer_operand({&b, 1}, use, j);
+      if (other.cache_group < 0 || other.view == nullptr || other.view->empty() || !(one.written || other.written)) continue;
+      if (!surely_disjoint(footprint, footprint_of(*other.view)) && proven_overlap(*one.view, *other.view)) return true;
+    }
+  }
+  return false;
 }
 
 std::int64_t layer_blocks(const Layer& layer) { return layer.state.present() ? layer.state.shape[0] : layer.line.shape[0]; }

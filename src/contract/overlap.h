@@ -17,6 +17,10 @@ bool proven_overlap(const TensorView& a, const TensorView& b);
 // Whether two different indices of the view are proven to reach the same bytes.
 bool proven_self_overlap(const TensorView& view);
 
+// Whether blocks lie in the same pages: two pools (dimension 0 counts blocks) with the same block stride, in which block i of one reaches
+// no block of the other but its block i. Then they share no element as long as they are used under different block ids.
+bool in_same_pages(const TensorView& a, const TensorView& b);
+
 // The same memory read as the same tensor: base, dtype and strides agree where they matter. Numbers of rows may differ.
 bool same_memory(const TensorView& a, const TensorView& b);
 
@@ -25,6 +29,7 @@ struct Operand {
   Name name = "";
   const TensorView* view = nullptr;  // null or absent: nothing to check
   bool written = false;
+  std::int32_t cache_group = -1;  // of a pool: two pools of different groups may lie in the same pages
 };
 
 // Where a view's elements can be, kept for the quick answer: a range of addresses, and for a pool the range of offsets in a page.

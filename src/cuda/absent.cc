@@ -2,6 +2,7 @@
 
 #include "cuda/device.h"
 #include "cuda/ops.h"
+#include "cuda/range.h"
 
 namespace recoverssm::cuda {
 namespace {
@@ -11,7 +12,28 @@ constexpr const char* kReason = "this build has no CUDA backend";
 Support absent(const char* op) { return {false, std::string(op) + ": " + kReason}; }
 Status refused() { return {ErrorKind::unsupported, kReason}; }
 
+void* no_memory(std::size_t, void*) { return nullptr; }
+void nothing_to_release(void*, void*) {}
+
+constexpr BackendMemory kNoMemory{
+    .allocate = no_memory,
+    .release = nothing_to_release,
+    .allocate_staging = no_memory,
+    .release_staging = nothing_to_release,
+    .copy = [](const RowCopy&, void*) { return refused(); },
+    .fill = [](void*, std::int64_t, std::byte, std::int64_t, std::int64_t, void*) { return refused(); },
+    .wait = synchronize,
+    .create_mark = [](void*) -> void* { return nullptr; },
+    .destroy_mark = [](void*) {},
+    .mark = [](void*, void*) { return refused(); },
+    .passed = [](void*) { return true; }};
+
 }  // namespace
+
+const BackendMemory& memory() { return kNoMemory; }
+
+Range::Range(const char*) {}
+Range::~Range() {}
 
 Support support(const SplitProjectionsParams&) { return absent("split_projections"); }
 Support support(const CausalConv1dParams&) { return absent("causal_conv1d"); }
@@ -69,6 +91,7 @@ void* allocate_shared(SharedMemory, std::size_t) { return nullptr; }
 void release_shared(SharedMemory, void*) {}
 void* create_stream() { return nullptr; }
 void destroy_stream(void*) {}
+bool capturing(void*) { return false; }
 Status synchronize(void*) { return refused(); }
 Status copy_to_device(void*, const void*, std::size_t) { return refused(); }
 Status copy_to_host(void*, const void*, std::size_t) { return refused(); }

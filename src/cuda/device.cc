@@ -5,16 +5,10 @@
 #include <algorithm>
 
 #include "cuda/architectures.h"
+#include "cuda/error.h"
 
 namespace recoverssm::cuda {
 namespace {
-
-// An error that has been told must not be found again by a later call.
-Status status_of(const char* what, cudaError_t error) {
-  if (error == cudaSuccess) return {};
-  cudaGetLastError();
-  return {ErrorKind::device_error, std::string(what) + ": " + cudaGetErrorName(error) + ", " + cudaGetErrorString(error)};
-}
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
@@ -121,6 +115,14 @@ void* create_stream() {
 }
 
 void destroy_stream(void* stream) { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
+
+bool capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) == cudaSuccess)
+    return status != cudaStreamCaptureStatusNone;
+  cudaGetLastError();
+  return true;  // the default stream while another one is being captured
+}
 
 Status synchronize(void* stream) {
   return status_of("cudaStreamSynchronize", cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));

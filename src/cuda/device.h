@@ -1,12 +1,16 @@
-// Host side of devices, for tests and trace replay: memory that host and device address alike, copies, waiting. No operation uses these.
+// Host side of devices, for sessions, tests and trace replay: memory, copies, waiting. No operation uses these.
 #pragma once
 
 #include <cstddef>
 
+#include "api/backend_memory.h"
 #include "recoverssm/cuda.hpp"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cuda {
+
+// Memory of the current device (staging: pinned pages) and copies on streams of it.
+const BackendMemory& memory();
 
 // Memory with one address for host and kernels: pages of the host that the device reaches over the bus, or managed ones that move to whoever
 // touches them. The host looks at it when nothing runs. Null: none left.
@@ -17,6 +21,9 @@ void release_shared(SharedMemory kind, void* memory);
 // A stream of the current device, in order with the default stream. Null: the device refuses.
 void* create_stream();
 void destroy_stream(void* stream);
+
+// Whether calls on the stream are being captured into a graph: nothing may be allocated then.
+bool capturing(void* stream);
 
 // Waits until what was put on the stream is done. device_error in the driver's words if a kernel failed.
 Status synchronize(void* stream);

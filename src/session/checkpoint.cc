@@ -47,7 +47,7 @@ void check_layers(const SessionState& state, std::span<const std::byte> bytes, c
 std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tokens, std::uint64_t tag, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("export_checkpoint", context);
+    require_place(state, "export_checkpoint", context);
     Request& request = idle_request(state, "export_checkpoint", id);
     require_live("export_checkpoint", id, request);
     const Source source = source_of_copy(state, "export_checkpoint", id, request, tokens, Use::read, context);
@@ -68,8 +68,11 @@ std::vector<std::byte> Session::export_checkpoint(RequestId id, std::int64_t tok
     }
     std::byte* payload = bytes.data() + sizeof header + layers.size() * sizeof(CheckpointLayer);
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      payload = copy_from_block(layers[l], state.pools[l], source.blocks[static_cast<std::size_t>(layers[l].group)], payload);
+      payload = copy_from_block(state.place, layers[l], state.pools[l], source.blocks[static_cast<std::size_t>(layers[l].group)],
+                                payload);
     }
+    must(state.place.memory().wait(state.place.stream));
+    require_no_finding(state, "export_checkpoint");
     const std::size_t end = bytes.size() - sizeof(std::uint64_t);
     write_at(bytes, end, checkpoint_checksum(std::span(bytes).first(end)));
     return bytes;
@@ -80,6 +83,7 @@ void Session::restore(RequestId id, std::span<const std::byte> checkpoint, std::
   constexpr const char* kCall = "restore";
   SessionState& state = *state_;
   counted(state.counters, [&] {
+    require_no_finding(state, kCall);
     Request& request = idle_request(state, kCall, id);
     if (request.phase == Phase::live) {
       fail(ErrorKind::bad_state, kCall, "request", text(id, " has a state"), "an empty or dead request");
@@ -101,12 +105,18 @@ void Session::restore(RequestId id, std::span<const std::byte> checkpoint, std::
       groups[g].running = column;
     }
     for (std::size_t g = 0; g < state.groups(); ++g) groups[g].add({groups[g].running, state.blocks[g].take(id), false});
-    const std::byte* payload = checkpoint.data() + sizeof(CheckpointHeader) + state.layers.size() * sizeof(CheckpointLayer);
-    for (std::size_t l = 0; l < state.layers.size(); ++l) {
-      const LayerConfig& layer = state.config.layers[l];
-      const std::int32_t block = groups[static_cast<std::size_t>(layer.group)].in_use[0].block;
-      payload = copy_to_block(layer, state.pools[l], block, payload);
-      clear_pending(state.pools[l].pending, block);
+    try {
+      const std::byte* payload = checkpoint.data() + sizeof(CheckpointHeader) + state.layers.size() * sizeof(CheckpointLayer);
+      for (std::size_t l = 0; l < state.layers.size(); ++l) {
+        const LayerConfig& layer = state.config.layers[l];
+        const std::int32_t block = groups[static_cast<std::size_t>(layer.group)].in_use[0].block;
+        payload = copy_to_block(state.place, layer, state.pools[l], block, payload);
+        clear_pending(state.place, state.pools[l].pending, block);
+      }
+      must(state.place.memory().wait(state.place.stream));  // the bytes are the caller's again
+    } catch (...) {
+      for (std::size_t g = 0; g < state.groups(); ++g) state.blocks[g].drop(groups[g].in_use[0].block);
+      throw;
     }
     request = {.phase = Phase::live, .tokens = tokens, .groups = std::move(groups)};
     state_is_real(state, request, 0);

@@ -100,7 +100,8 @@ void close_row(SessionState& state, const OpenRow& row, std::int32_t kept, StepI
 void Session::commit(StepId id, std::span<const Accepted> accepted, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
-    require_host("commit", context);
+    const CallRange range(state, "session.commit");
+    require_place(state, "commit", context);
     OpenStep& step = step_to_close(state, "commit", id);
     if (step.layers_left > 0) {
       fail(ErrorKind::bad_state, "commit", "step", text(step.layers_left, " layers have not run"), "all layers to have run");

@@ -5,15 +5,21 @@
 
 namespace recoverssm {
 
+void move_blocks(SessionState& state, std::size_t group, std::vector<std::int32_t>& from, std::vector<std::int32_t>& to,
+                 Context& context) {
+  AlignMoveParams params{.layers = state.group_layers[group], .null_block_id = state.config.null_block_id};
+  Upload indices;
+  indices.add(from, params.from);
+  indices.add(to, params.to);
+  indices.send(state.slots);
+  run_op(state, context, align_move, params);
+}
+
 void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::span<const std::int32_t> to, Context& context) {
   for (std::size_t g = 0; g < state.groups(); ++g) {
     if (from[g] <= state.config.null_block_id || to[g] <= state.config.null_block_id) continue;
     std::vector<std::int32_t> source{from[g]}, target{to[g]};
-    run_op(state, context, align_move,
-           AlignMoveParams{.from = ints(source),
-                           .to = ints(target),
-                           .layers = state.group_layers[g],
-                           .null_block_id = state.config.null_block_id});
+    move_blocks(state, g, source, target, context);
     ++state.counters.moved_rows;
   }
 }
@@ -164,7 +170,7 @@ std::vector<std::int64_t> Session::exportable(RequestId id) const {
 RequestId Session::fork(RequestId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("fork", context);
+    require_place(state, "fork", context);
     Request& request = idle_request(state, "fork", id);
     require_live("fork", id, request);
     const Source source = source_of_copy(state, "fork", id, request, request.tokens, Use::copy, context);
@@ -177,7 +183,7 @@ RequestId Session::fork(RequestId id, Context& context) {
 PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("hold", context);
+    require_place(state, "hold", context);
     Request& request = idle_request(state, "hold", id);
     require_live("hold", id, request);
     const Source source = source_of_copy(state, "hold", id, request, tokens, Use::copy, context);
@@ -188,7 +194,7 @@ PrefixId Session::hold(RequestId id, std::int64_t tokens, Context& context) {
 PrefixId Session::finish_and_hold(RequestId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("finish_and_hold", context);
+    require_place(state, "finish_and_hold", context);
     Request& request = idle_request(state, "finish_and_hold", id);
     require_live("finish_and_hold", id, request);
     fold_one(state, id, context);
@@ -205,7 +211,7 @@ PrefixId Session::finish_and_hold(RequestId id, Context& context) {
 RequestId Session::admit(PrefixId id, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("admit", context);
+    require_place(state, "admit", context);
     const Prefix& prefix = prefix_of(state, "admit", id);
     Source source{prefix.blocks, {}};
     for (std::size_t g = 0; g < state.groups(); ++g) source.shared.push_back(may_be_shared(state, g, prefix.tokens));

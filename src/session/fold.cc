@@ -42,9 +42,12 @@ void drop_records(SessionState& state, const std::vector<Request*>& requests, Co
     for (const Layer& layer : state.group_layers[g]) {
       if (layer.pending.present()) layers.push_back(layer);
     }
-    run_op(state, context, materialize,
-           MaterializeParams{
-               .blocks = ints(blocks), .num_accepted = ints(none), .layers = layers, .null_block_id = state.config.null_block_id});
+    MaterializeParams params{.layers = layers, .null_block_id = state.config.null_block_id};
+    Upload indices;
+    indices.add(blocks, params.blocks);
+    indices.add(none, params.num_accepted);
+    indices.send(state.slots);
+    run_op(state, context, recoverssm::materialize, params);
   }
 }
 
@@ -81,7 +84,7 @@ void fold(SessionState& state, std::span<const RequestId> requests, Context& con
 void Session::materialize(std::span<const RequestId> requests, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
-    require_host("materialize", context);
+    require_place(state, "materialize", context);
     for (const RequestId id : requests) require_live("materialize", id, idle_request(state, "materialize", id));
     fold(state, requests, context);
   });

@@ -35,21 +35,22 @@ void require_tokens(const char* name, const TensorView& view, std::int32_t token
   fail(ErrorKind::out_of_range, "forward", name, text(view.shape[0], " tokens"), text("at least ", tokens, ", the step's"));
 }
 
-Rows rows_of(SessionState& state, Part& part, std::int32_t group) {
-  auto& blocks = part.blocks[static_cast<std::size_t>(group)];
-  Rows rows{.query_start_loc = ints(part.offsets),
-            .state_indices = ints(blocks),
+Rows rows_of(const SessionState& state, const Part& part, std::int32_t group) {
+  Rows rows{.query_start_loc = part.views.offsets,
+            .state_indices = part.views.blocks[static_cast<std::size_t>(group)],
             .window_capacity = state.config.window_capacity,
             .null_block_id = state.config.null_block_id};
-  if (part.plain) rows.has_initial_state = {part.has_state.data(), DType::boolean, {static_cast<std::int64_t>(blocks.size())}};
-  if (state.config.lazy) rows.num_accepted = ints(part.counts);
+  if (part.plain) rows.has_initial_state = part.views.has_state;
+  if (state.config.lazy) rows.num_accepted = part.views.counts;
   return rows;
 }
 
 template <class Params>
-void require_valid(const Params& params) {
-  if (Status status = validate(params); !status.ok()) throw Error(std::move(status));
-  if (Support support = query_support(params); !support.supported) throw Error({ErrorKind::unsupported, std::move(support.reason)});
+void require_valid(const SessionState& state, const Params& params) {
+  must(validate(params));
+  if (Support support = query_support(params, state.place.backend); !support.supported) {
+    throw Error({ErrorKind::unsupported, std::move(support.reason)});
+  }
 }
 
 // Calls body with the Params of one call and the operation: `use` is either "check it" or "run it".
@@ -136,7 +137,8 @@ void layer_ran(OpenStep& step, std::int32_t layer) {
 void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
-    require_host("forward", context);
+    const CallRange range(state, "session.forward");
+    require_place(state, "forward", context);
     OpenStep& step = step_of(state, "forward", id);
     const LayerConfig& layer = layer_to_run(state, step, index, false);
     const LayerPool& pool = state.pools[static_cast<std::size_t>(index)];
@@ -154,7 +156,7 @@ void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Cont
     TensorView mixed = cut.x;
     if (conv) mixed = {state.conv_out.get(), layer.activation, {step.tokens, channels_of(layer)}};
 
-    const auto check_call = [](const auto& params, auto) { require_valid(params); };
+    const auto check_call = [&](const auto& params, auto) { require_valid(state, params); };
     const auto run_call = [&](const auto& params, void (*op)(decltype(params), Context&)) {
       run_op(state, context, op, params);
       writes(step, index);
@@ -174,14 +176,15 @@ void Session::forward(StepId id, std::int32_t index, const DeltaInputs& in, Cont
 void Session::forward(StepId id, std::int32_t index, const ShortConvInputs& in, Context& context) {
   SessionState& state = *state_;
   counted(state.counters, [&] {
-    require_host("forward", context);
+    const CallRange range(state, "session.forward");
+    require_place(state, "forward", context);
     OpenStep& step = step_of(state, "forward", id);
     const LayerConfig& layer = layer_to_run(state, step, index, true);
     const LayerPool& pool = state.pools[static_cast<std::size_t>(index)];
     for (const auto& [name, view] : {std::pair{"x", &in.x}, {"residual", &in.residual}, {"outer_residual", &in.outer_residual}}) {
       require_tokens(name, *view, step.tokens);
     }
-    for (Part& part : step.parts) require_valid(short_conv_params(state, layer, pool, in, part));
+    for (Part& part : step.parts) require_valid(state, short_conv_params(state, layer, pool, in, part));
     for (Part& part : step.parts) {
       run_op(state, context, short_conv, short_conv_params(state, layer, pool, in, part));
       writes(step, index);

@@ -154,10 +154,7 @@ class Placement {
         to.push_back(at(i, g).block);
       }
       if (from.empty() || fault(Fault::move_skipped)) continue;
-      run_op(
-          state_, context, align_move,
-          AlignMoveParams{
-              .from = ints(from), .to = ints(to), .layers = state_.group_layers[g], .null_block_id = state_.config.null_block_id});
+      move_blocks(state_, g, from, to, context);
       state_.counters.moved_rows += static_cast<std::int64_t>(from.size());
     }
   }
@@ -215,7 +212,7 @@ class Placement {
 // The row's block and counts go into the last part, or into a new one where plain rows and windows meet.
 void add_to_parts(const SessionState& state, OpenStep& step, const OpenRow& row, const std::vector<std::int32_t>& blocks) {
   if (step.parts.empty() || step.parts.back().plain != row.plain()) {
-    step.parts.push_back({.plain = row.plain(), .offsets = {row.start}, .blocks = {}, .counts = {}, .has_state = {}});
+    step.parts.push_back({.plain = row.plain(), .offsets = {row.start}, .blocks = {}, .counts = {}, .has_state = {}, .views = {}});
     step.parts.back().blocks.resize(state.groups());
   }
   Part& part = step.parts.back();
@@ -251,6 +248,17 @@ OpenStep make_step(const SessionState& state, std::span<const StepRow> rows, con
   return step;
 }
 
+void send_indices(SessionState& state, OpenStep& step) {
+  for (Part& part : step.parts) {
+    part.views.blocks.resize(state.groups());
+    step.indices.add(part.offsets, part.views.offsets);
+    if (state.config.lazy) step.indices.add(part.counts, part.views.counts);
+    if (part.plain) step.indices.add_flags(part.has_state, part.views.has_state);
+    for (std::size_t g = 0; g < state.groups(); ++g) step.indices.add(part.blocks[g], part.views.blocks[g]);
+  }
+  step.indices.send(state.slots);
+}
+
 }  // namespace
 
 bool Session::fits(std::span<const StepRow> rows) const {
@@ -268,7 +276,8 @@ bool Session::fits(std::span<const StepRow> rows) const {
 StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
   SessionState& state = *state_;
   return counted(state.counters, [&] {
-    require_host("open_step", context);
+    const CallRange range(state, "session.open_step");
+    require_place(state, "open_step", context);
     check_rows(state, rows);
     for (std::size_t g = 0; g < state.groups(); ++g) {
       const Room room = room_for(state, g, rows);
@@ -284,9 +293,10 @@ StepId Session::open_step(std::span<const StepRow> rows, Context& context) {
     placement.take();
     OpenStep step = make_step(state, rows, placement);
     if (const std::int64_t bytes = state.conv_bytes_per_token * step.tokens; bytes > state.conv_out_bytes) {
-      state.conv_out = allocate(bytes);
+      state.conv_out = allocate(state.place, bytes);
       state.conv_out_bytes = bytes;
     }
+    send_indices(state, step);
     placement.move(context);
     const StepId id = state.last_id + 1;
     state.steps.emplace(id, std::move(step));

@@ -111,20 +111,28 @@ void commit_rows(SessionState& state, std::span<const CommitRow> rows, Context& 
   std::vector<GroupPlan> plans;
   for (std::size_t g = 0; g < state.groups(); ++g) plans.push_back(group_plan(state, g, rows));
 
+  // The host knows the counts and needs the columns: planning there saves a device's launches and the wait for what they would say.
+  Context& planner = state.place.on_device() ? state.planner : context;
   // Groups plan alike where they have one block size: counts, offsets and num_computed are the request's.
   if (state.one_block_size) {
-    plan_all(state, shared, plans, context);
+    plan_all(state, shared, plans, planner);
   } else {
-    for (std::size_t g = 0; g < plans.size(); ++g) plan_group(state, g, shared, plans[g], context);
+    for (std::size_t g = 0; g < plans.size(); ++g) plan_group(state, g, shared, plans[g], planner);
   }
   // Advancing writes these arrays alone, so commit comes last: if anything is refused, no state has changed.
   const std::size_t advances = !state.align() ? 0 : state.one_block_size ? 1 : plans.size();
-  for (std::size_t g = 0; g < advances; ++g) advance(state, g, plans[g], context);
-  std::vector<CommitGroup> groups;
-  for (GroupPlan& plan : plans) {
-    groups.push_back(
-        {ints(plan.source), ints(plan.commit_len), ints(plan.final_block), ints(plan.boundary), ints(plan.boundary_len)});
+  for (std::size_t g = 0; g < advances; ++g) advance(state, g, plans[g], planner);
+  std::vector<CommitGroup> groups(plans.size());
+  Upload indices;
+  for (std::size_t g = 0; g < plans.size(); ++g) {
+    GroupPlan& plan = plans[g];
+    indices.add(plan.source, groups[g].state_indices);
+    indices.add(plan.commit_len, groups[g].commit_len);
+    indices.add(plan.final_block, groups[g].final_indices);
+    indices.add(plan.boundary, groups[g].boundary_indices);
+    indices.add(plan.boundary_len, groups[g].boundary_len);
   }
+  indices.send(state.slots);
   run_op(state, context, commit,
          CommitParams{.groups = groups,
                       .layers = state.layers,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "contract/rules.h"
+#include "recoverssm/cuda.hpp"
 #include "session/config.h"
 #include "session/state.h"
 
@@ -31,9 +32,9 @@ LayerPool shape_of(const SessionConfig& config, const LayerConfig& layer) {
 constexpr auto kPoolViews = {&LayerPool::line, &LayerPool::state, &LayerPool::pending};
 constexpr auto kRecordViews = {&Records::packed, &Records::corrections, &Records::key_gate};
 
-void give_memory(TensorView& view, std::vector<Memory>& memory) {
+void give_memory(const MemoryPlace& place, TensorView& view, std::vector<Memory>& memory) {
   if (!view.present()) return;
-  memory.push_back(allocate(std::max<std::int64_t>(view.elements() * size_of(view.dtype), 1)));
+  memory.push_back(allocate(place, std::max<std::int64_t>(view.elements() * size_of(view.dtype), 1)));
   view.data = memory.back().get();
 }
 
@@ -81,11 +82,26 @@ Layer layer_of(const SessionConfig& config, const LayerConfig& layer, const Laye
   return l;
 }
 
+void require_backend(Backend backend) {
+  if (backend != Backend::cpu && backend != Backend::cuda) {
+    throw Error({ErrorKind::unsupported, text("session: backend: value ", static_cast<int>(backend), ", expected cpu or cuda")});
+  }
+  if (backend == Backend::cpu) return;
+  if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
+    throw Error({ErrorKind::unsupported, text("session: backend: cuda, ", reason, ", expected one that runs here")});
+  }
+}
+
 std::unique_ptr<SessionState> make_state(SessionConfig config, const std::span<const LayerPool>* given) {
   (void)session_sizes(config);
-  auto state = std::make_unique<SessionState>();
-  state->config = std::move(config);
+  require_backend(config.backend);
+  auto state = std::make_unique<SessionState>(std::move(config));
   const SessionConfig& c = state->config;
+  const MemoryPlace& place = state->place;
+  if (place.on_device()) {
+    state->flag = allocate_staging(place, sizeof(DeviceFlag));
+    new (state->flag.get()) DeviceFlag{};
+  }
   Check check("session");
   if (given != nullptr && given->size() != c.layers.size()) {
     check.invalid("pools", text(given->size(), " pools"), text("one a layer, ", c.layers.size()));
@@ -96,8 +112,8 @@ std::unique_ptr<SessionState> make_state(SessionConfig config, const std::span<c
       check_given(check, static_cast<std::int64_t>(l), (*given)[l], pool);
       pool = (*given)[l];
     } else {
-      for (const auto view : kPoolViews) give_memory(pool.*view, state->memory);
-      for (const auto view : kRecordViews) give_memory(pool.records.*view, state->memory);
+      for (const auto view : kPoolViews) give_memory(place, pool.*view, state->memory);
+      for (const auto view : kRecordViews) give_memory(place, pool.records.*view, state->memory);
     }
     state->pools.push_back(pool);
   }
@@ -118,7 +134,7 @@ std::unique_ptr<SessionState> make_state(SessionConfig config, const std::span<c
       !status.ok()) {
     throw Error(std::move(status));
   }
-  for (const LayerPool& pool : state->pools) clear_pending(pool.pending);
+  for (const LayerPool& pool : state->pools) clear_pending(place, pool.pending);
   for (std::size_t g = 0; g < c.groups.size(); ++g) {
     state->blocks.emplace_back(c.groups[g].blocks, c.null_block_id);
     state->one_block_size = state->one_block_size && c.groups[g].block_size == c.groups[0].block_size;
@@ -138,5 +154,10 @@ std::unique_ptr<SessionState> make_state(SessionConfig config, const std::span<c
 Session::Session(SessionConfig config) : state_(make_state(std::move(config), nullptr)) {}
 Session::Session(SessionConfig config, std::span<const LayerPool> pools) : state_(make_state(std::move(config), &pools)) {}
 Session::~Session() = default;
+
+// Nothing may use what is given back. A device that fails here has said so to an earlier call, or nobody is left to be told.
+SessionState::~SessionState() {
+  if (place.on_device()) (void)place.memory().wait(place.stream);
+}
 
 }  // namespace recoverssm

@@ -9,9 +9,26 @@ void fail(ErrorKind kind, const char* call, const std::string& argument, const s
   throw Error({kind, std::string("session.") + call + ": " + argument + ": " + got + ", expected " + expected});
 }
 
-void require_host(const char* call, const Context& context) {
-  if (context.backend() == Backend::cpu) return;
-  fail(ErrorKind::unsupported, call, "context", name_of(context.backend()), "cpu: a session's pools are host memory");
+void require_no_finding(const SessionState& state, const char* call) {
+  if (!state.place.on_device()) return;
+  const auto* const flag = reinterpret_cast<const volatile DeviceFlag*>(state.flag.get());
+  if (const std::int32_t code = flag->code; code != 0) {
+    fail(static_cast<ErrorKind>(code), call, "device",
+         text(name_of(static_cast<ErrorKind>(code)), " in ", name_of(static_cast<Operation>(std::int32_t{flag->op})), ", layer ",
+              std::int32_t{flag->layer}, ", row ", std::int32_t{flag->row}),
+         "nothing wrong in index data of earlier calls");
+  }
+}
+
+void require_place(const SessionState& state, const char* call, const Context& context) {
+  if (context.backend() != state.place.backend) {
+    fail(ErrorKind::unsupported, call, "context", name_of(context.backend()),
+         text(name_of(state.place.backend), ", where this session's pools are"));
+  }
+  if (state.place.on_device() && context.launch().stream != state.place.stream) {
+    fail(ErrorKind::invalid_argument, call, "context.stream", "another stream", "the one in the session's configuration");
+  }
+  require_no_finding(state, call);
 }
 
 void add(Counters& sum, const Counters& more) {

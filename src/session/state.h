@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -11,11 +12,13 @@
 #include <vector>
 
 #include "contract/check.h"
+#include "cuda/range.h"
 #include "recoverssm/recoverssm.hpp"
 #include "session/block_pool.h"
 #include "session/columns.h"
 #include "session/faults.h"
 #include "session/memory.h"
+#include "session/upload.h"
 
 namespace recoverssm {
 
@@ -56,11 +59,17 @@ struct Part {
   std::vector<std::vector<std::int32_t>> blocks;  // per group
   std::vector<std::int32_t> counts;               // lazy: kept tokens of the windows that wait
   std::vector<std::uint8_t> has_state;            // plain
+  // The same where the operations read it.
+  struct Views {
+    TensorView offsets, counts, has_state;
+    std::vector<TensorView> blocks;
+  } views;
 };
 
 struct OpenStep {
   std::vector<OpenRow> rows;
   std::vector<Part> parts;
+  Upload indices;  // of the parts
   std::int32_t tokens = 0;
   std::vector<bool> ran;  // per layer
   std::int32_t layers_left = 0;
@@ -69,7 +78,18 @@ struct OpenStep {
 };
 
 struct SessionState {
+  explicit SessionState(SessionConfig config_)
+      : config(std::move(config_)), place{config.backend, config.stream}, slots(place), planner(1) {}
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
+  ~SessionState();
+
   SessionConfig config;
+  MemoryPlace place;
+  UploadSlots slots;
+  // On a device: plans and advances, whose inputs the host has and whose results it needs, run on the host.
+  Context planner;
+  Memory flag;                 // on a device: a DeviceFlag that both sides see
   std::vector<Memory> memory;  // of pools of its own
   std::vector<LayerPool> pools;
   std::vector<Layer> layers;                     // as commit takes them
@@ -96,8 +116,21 @@ struct SessionState {
 // The text of an error, as in contract/check.h: "session.open_step: rows[1].tokens: 9, expected at most window_capacity = 4".
 [[noreturn]] void fail(ErrorKind kind, const char* call, const std::string& argument, const std::string& got,
                        const std::string& expected);
-// Pools, plans and counts are host memory.
-void require_host(const char* call, const Context& context);
+// The context is of the session's backend and stream, and its device has found nothing wrong so far.
+void require_place(const SessionState& state, const char* call, const Context& context);
+// The second half of it.
+void require_no_finding(const SessionState& state, const char* call);
+
+// A call's range in a profiler's timeline.
+class CallRange {
+ public:
+  CallRange(const SessionState& state, const char* name) {
+    if (state.place.backend == Backend::cuda) range_.emplace(name);
+  }
+
+ private:
+  std::optional<cuda::Range> range_;
+};
 
 // Runs one call of the session and counts it if it is refused.
 template <class Body>
@@ -114,9 +147,22 @@ auto counted(SessionCounters& counters, Body&& body) {
 
 void add(Counters& sum, const Counters& more);
 
-// Runs an operation, counting it and its traffic.
+// Runs an operation, counting it and, on the CPU, its traffic. What a device finds wrong goes to the session's flag unless the caller has one.
 template <class Params>
 void run_op(SessionState& state, Context& context, void (*op)(const Params&, Context&), const Params& params) {
+  if (state.place.on_device()) {
+    DeviceFlag* const callers = context.flag;
+    if (callers == nullptr) context.flag = reinterpret_cast<DeviceFlag*>(state.flag.get());
+    try {
+      op(params, context);
+    } catch (...) {
+      context.flag = callers;
+      throw;
+    }
+    context.flag = callers;
+    ++state.counters.library_calls;
+    return;
+  }
   Counters traffic;
   Counters* const callers = std::exchange(context.counters, &traffic);
   try {
@@ -153,9 +199,13 @@ Columns folded_columns(const SessionState& state, const Request& request, std::s
 std::int64_t free_after(const BlockPool& blocks, std::vector<std::int32_t>& dropped);
 
 // ---- copy.cc ----
+// States and line histories of one group, from[i] to to[i] (align_move).
+void move_blocks(SessionState& state, std::size_t group, std::vector<std::int32_t>& from, std::vector<std::int32_t>& to,
+                 Context& context);
 // Copies states and line histories in every group from block to block: from[g], to[g], null ids where nothing is copied.
 void copy_blocks(SessionState& state, std::span<const std::int32_t> from, std::span<const std::int32_t> to, Context& context);
 
+// Of what the host reads itself.
 inline TensorView ints(std::vector<std::int32_t>& values) {
   return {values.data(), DType::i32, {static_cast<std::int64_t>(values.size())}};
 }

@@ -50,7 +50,9 @@ std::vector<std::byte> Round::fingerprint() const {
     const LayerPool& pool = session_->pool(static_cast<std::int32_t>(l));
     for (const TensorView* v :
          {&pool.line, &pool.state, &pool.records.packed, &pool.records.corrections, &pool.records.key_gate, &pool.pending}) {
-      if (v->present()) append(bytes, v->data, static_cast<std::size_t>(v->elements() * size_of(v->dtype)));
+      if (!v->present()) continue;
+      Bytes copy;
+      append(bytes, device_.read(*v, copy).data, static_cast<std::size_t>(v->elements() * size_of(v->dtype)));
     }
   }
   return bytes;

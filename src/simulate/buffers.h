@@ -63,6 +63,9 @@ class TokenRows {
     return true;
   }
 
+  // All of it, what lies between the rows included.
+  std::span<std::byte> all() const { return {data(), bytes_.size()}; }
+
   TensorView view() const { return {data(), dtype_, {rows_, width_}, {stride_, 1}}; }
   // Columns first.. as [n, heads, size].
   TensorView view(std::int64_t first, std::int64_t heads, std::int64_t size) const {

@@ -9,14 +9,14 @@ namespace {
 
 const char* name_of(Phase phase) { return phase == Phase::empty ? "empty" : phase == Phase::live ? "live" : "dead"; }
 
-// The first W-1 positions of a block's line, as [positions, C].
-Bytes history_of(const TensorView& line, std::int64_t block, std::int64_t positions) {
+// The first W-1 positions of a line [1, cols, C], as [positions, C].
+Bytes history_of(const TensorView& line, std::int64_t positions) {
   const std::int64_t size = size_of(line.dtype), channels = line.shape[2];
   const auto* const data = static_cast<const std::byte*>(line.data);
   Bytes history(static_cast<std::size_t>(positions * channels * size));
   for (std::int64_t p = 0; p < positions; ++p) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      const std::byte* const at = data + (block * line.stride[0] + p * line.stride[1] + c * line.stride[2]) * size;
+      const std::byte* const at = data + (p * line.stride[1] + c * line.stride[2]) * size;
       std::memcpy(history.data() + (p * channels + c) * size, at, static_cast<std::size_t>(size));
     }
   }
@@ -54,19 +54,26 @@ void Round::compare_info(const Request& request) {
   }
 }
 
-void Round::compare_pool(const Session& session, const std::vector<std::int32_t>& blocks, const Memory& memory,
-                         const std::string& what) {
+void Round::compare_pool(const Session& session, const Device& device, const std::vector<std::int32_t>& blocks,
+                         const Memory& memory, const std::string& what) {
+  const auto block_of = [](const TensorView& view, std::int64_t block) {
+    TensorView one = view;
+    one.data = static_cast<std::byte*>(view.data) + block * view.stride[0] * size_of(view.dtype);
+    one.shape[0] = 1;
+    return one;
+  };
+  Bytes bytes;
   for (std::size_t l = 0; l < setup_.layers.size(); ++l) {
     const LayerModel& layer = setup_.layers[l];
     const LayerPool& pool = session.pool(static_cast<std::int32_t>(l));
     const std::int64_t block = blocks[static_cast<std::size_t>(session.config().layers[l].group)];
     if (layer.rule()) {
-      const auto* const state =
-          static_cast<const std::byte*>(pool.state.data) + block * pool.state.stride[0] * size_of(pool.state.dtype);
+      const auto* const state = static_cast<const std::byte*>(device.read(block_of(pool.state, block), bytes).data);
       expect(same({state, memory.layers[l].state.size()}, memory.layers[l].state), what, ": state of layer ", l);
     }
     if (layer.config.W > 0) {
-      expect(same(history_of(pool.line, block, layer.history()), memory.layers[l].history), what, ": conv history of layer ", l);
+      expect(same(history_of(device.read(block_of(pool.line, block), bytes), layer.history()), memory.layers[l].history), what,
+             ": conv history of layer ", l);
     }
     ++counts_.states_compared;
   }
@@ -74,7 +81,7 @@ void Round::compare_pool(const Session& session, const std::vector<std::int32_t>
 
 void Round::compare_state(const Request& request) {
   if (request.phase != Phase::live || request.records_wait) return;
-  compare_pool(*session_, session_->info(request.id).blocks, request.memory,
+  compare_pool(*session_, device_, session_->info(request.id).blocks, request.memory,
                said("request ", request.id, " after ", request.tokens(), " tokens"));
 }
 
@@ -128,7 +135,7 @@ void Round::compare_checkpoint(const Kept& kept, const std::string& what) {
              info.bytes == static_cast<std::int64_t>(kept.checkpoint.size()),
          what, ": inspect_checkpoint");
   viewer_->restore(viewer_request_, kept.checkpoint, kept.tokens(), kept.tag);
-  compare_pool(*viewer_, viewer_->info(viewer_request_).blocks, kept.memory, what);
+  compare_pool(*viewer_, Device(Backend::cpu), viewer_->info(viewer_request_).blocks, kept.memory, what);
   viewer_->preempt(viewer_request_);
 }
 

@@ -25,6 +25,7 @@ struct Options {
   std::optional<DType> state{};
   std::optional<DType> activation{};
   std::optional<int> threads{};
+  Backend backend = Backend::cpu;  // where the sessions are; the plain runs are always on the CPU
 };
 
 }  // namespace recoverssm::simulate

@@ -21,8 +21,8 @@ std::int64_t GivenPools::place(Random& random, Group& group, std::int64_t bytes,
   return offset;
 }
 
-GivenPools::GivenPools(Random& random, const SessionConfig& config, const std::vector<LayerModel>& layers)
-    : null_block_id_(config.null_block_id), groups_(config.groups.size()) {
+GivenPools::GivenPools(Random& random, const SessionConfig& config, const std::vector<LayerModel>& layers, Device& device)
+    : device_(device), null_block_id_(config.null_block_id), groups_(config.groups.size()) {
   const std::int64_t S = config.window_capacity;
   // Views hold offsets until the memory is there.
   const auto view = [&](Group& group, DType dtype, std::initializer_list<std::int64_t> inner, std::int64_t blocks) {
@@ -86,9 +86,21 @@ GivenPools::GivenPools(Random& random, const SessionConfig& config, const std::v
       if (group.used[at] && block > null_block_id_) group.memory[i] = kUnwritten;
     }
   }
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const auto g = static_cast<std::size_t>(layers[l].config.group);
+    for (TensorView* v : {&pools_[l].line, &pools_[l].state, &pools_[l].records.packed, &pools_[l].records.corrections,
+                          &pools_[l].records.key_gate, &pools_[l].pending}) {
+      if (v->present()) *v = device.up(kPoolPieces + g, groups_[g].memory, *v);
+    }
+  }
+}
+
+void GivenPools::look() const {
+  for (std::size_t g = 0; device_.elsewhere() && g < groups_.size(); ++g) device_.down(kPoolPieces + g, groups_[g].memory);
 }
 
 std::int64_t GivenPools::damaged_bytes() const {
+  look();
   std::int64_t damaged = 0;
   for (const Group& group : groups_) {
     for (std::size_t i = 0; i < group.memory.size(); ++i) {

@@ -21,13 +21,15 @@ Round::Round(const Setup& setup, const std::function<void(const std::string&)>& 
     : setup_(setup),
       log_(log),
       random_(mix(setup.seed, 0x5c4ed)),
-      context_(setup.threads),
+      device_(setup.backend),
+      context_(device_.context(setup.threads)),
       plain_(setup.layers, setup.plain_target) {
+  const SessionConfig config = device_.placed(setup.session, setup.layers);
   if (setup.given_pools) {
-    pools_.emplace(random_, setup.session, setup.layers);
-    session_ = std::make_unique<Session>(setup.session, pools_->pools());
+    pools_.emplace(random_, setup.session, setup.layers, device_);
+    session_ = std::make_unique<Session>(config, pools_->pools());
   } else {
-    session_ = std::make_unique<Session>(setup.session);
+    session_ = std::make_unique<Session>(config);
   }
   viewer_ = std::make_unique<Session>(viewer_config(setup.session));
   viewer_request_ = viewer_->admit();

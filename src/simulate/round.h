@@ -13,6 +13,7 @@
 #include "recoverssm/recoverssm.hpp"
 #include "recoverssm/session.hpp"
 #include "simulate/counts.h"
+#include "simulate/device.h"
 #include "simulate/float64.h"
 #include "simulate/plain.h"
 #include "simulate/pools.h"
@@ -155,7 +156,8 @@ class Round {
   void compare_info(const Request& request);
   void compare_state(const Request& request);
   void compare_exportable(const Request& request);
-  void compare_pool(const Session& session, const std::vector<std::int32_t>& blocks, const Memory& memory, const std::string& what);
+  void compare_pool(const Session& session, const Device& device, const std::vector<std::int32_t>& blocks, const Memory& memory,
+                    const std::string& what);
   void compare_checkpoint(const Kept& kept, const std::string& what);
   void compare_counters();
   void compare_end();
@@ -188,10 +190,11 @@ class Round {
   Random random_;
   Counts counts_;
   std::int64_t comparisons_ = 0;
-  Context context_;
+  Device device_;
+  Context context_, host_{1};  // of the session, and of the viewer
   PlainRun plain_;
   std::optional<GivenPools> pools_;
-  std::unique_ptr<Session> session_, viewer_;  // viewer_: another session that checkpoints are looked at in
+  std::unique_ptr<Session> session_, viewer_;  // viewer_: another session, on the CPU, that checkpoints are looked at in
   RequestId viewer_request_ = 0;
   std::vector<std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Step>> steps_;

@@ -53,6 +53,7 @@ Setup random_setup(const Options& options, std::uint64_t seed) {
   Setup setup;
   setup.seed = seed;
   setup.faults = options.faults;
+  setup.backend = options.backend;
   SessionConfig& s = setup.session;
   s.window_capacity = options.window.value_or(random.between(1, 6));
   s.line_kind = options.line.value_or(chance(random, 50) ? LineKind::anchored : LineKind::rolled);

@@ -27,6 +27,7 @@ struct Setup {
   int acceptance = 0;             // percent: how likely the next draft is kept
   int float64_share = 0;          // percent of the requests that are held against the float64 reference
   int threads = 1;
+  Backend backend = Backend::cpu;
   Target plain_target = Target::best;  // of the plain run
   // For the tests: in this bitwise comparison, counted from 0, one bit of what was got is flipped.
   std::optional<std::int64_t> flipped_comparison{};

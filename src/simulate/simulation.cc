@@ -17,6 +17,7 @@ constexpr std::size_t kMostDifferences = 10;
 
 std::string command_of(const Options& options, std::uint64_t seed) {
   std::string text = fmt::format("recoverssm simulate --seed {} --rounds 1", seed);
+  if (options.backend != Backend::cpu) text += fmt::format(" --backend {}", name_of(options.backend));
   if (!options.faults) text += " --no-faults";
   const auto number = [&](const char* name, const auto& value) {
     if (value) text += fmt::format(" {} {}", name, *value);

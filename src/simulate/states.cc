@@ -225,7 +225,7 @@ bool Round::restore(Request& request) {
   std::vector<std::byte> bytes = file ? through_a_file(kept.checkpoint) : kept.checkpoint;
   if (elsewhere) {
     viewer_->restore(viewer_request_, bytes, kept.tokens(), kept.tag);
-    bytes = viewer_->export_checkpoint(viewer_request_, kept.tokens(), kept.tag, context_);
+    bytes = viewer_->export_checkpoint(viewer_request_, kept.tokens(), kept.tag, host_);
     viewer_->preempt(viewer_request_);
   }
   if (!unless_scarce("restore", [&] { session_->restore(request.id, bytes, kept.tokens(), kept.tag); })) return false;

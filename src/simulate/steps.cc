@@ -155,21 +155,26 @@ void Round::fill(const Step& step, std::int32_t index, LayerTokens& in, TokenRow
 
 void Round::call_forward(StepId step, std::int32_t index, const LayerTokens& in, const TokenRows& out) {
   const LayerModel& layer = setup_.layers[static_cast<std::size_t>(index)];
+  constexpr std::size_t kOut = 0;
+  const auto up = [&](std::size_t piece, const TokenRows& rows, const TensorView& view) {
+    return device_.up(piece, rows.all(), view);
+  };
   if (layer.rule()) {
     const LayerConfig& c = layer.config;
     session_->forward(step, index,
-                      DeltaInputs{.x = in.x.view(),
-                                  .a = layer.kda() ? in.a.view(0, c.HV, c.K) : in.a.view(),
-                                  .b = in.b.view(),
-                                  .out = out.view(0, c.HV, c.V)},
+                      DeltaInputs{.x = up(1, in.x, in.x.view()),
+                                  .a = up(2, in.a, layer.kda() ? in.a.view(0, c.HV, c.K) : in.a.view()),
+                                  .b = up(3, in.b, in.b.view()),
+                                  .out = up(kOut, out, out.view(0, c.HV, c.V))},
                       context_);
   } else {
-    session_->forward(
-        step, index,
-        ShortConvInputs{
-            .x = in.x.view(), .residual = out.view(), .outer_residual = layer.outer_residual ? in.outer.view() : TensorView()},
-        context_);
+    session_->forward(step, index,
+                      ShortConvInputs{.x = up(1, in.x, in.x.view()),
+                                      .residual = up(kOut, out, out.view()),
+                                      .outer_residual = layer.outer_residual ? up(2, in.outer, in.outer.view()) : TensorView()},
+                      context_);
   }
+  if (device_.elsewhere()) device_.down(kOut, out.all());
 }
 
 void Round::forward(Step& step) {

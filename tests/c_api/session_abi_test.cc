@@ -448,7 +448,7 @@ TEST(SessionFields, AreAllPaired) {
                 bias, conv_activation, A_log, dt_bias, lower_bound, scale, l2norm, softplus_beta, softplus_threshold)
   EXPECT_FIELDS(recoverssm_group_config, GroupConfig, blocks, block_size)
   EXPECT_FIELDS(recoverssm_session_config, SessionConfig, layers, groups, window_capacity, line_kind, lazy, null_block_id,
-                kept_boundaries)
+                kept_boundaries, backend, stream)
   EXPECT_FIELDS(recoverssm_layer_pool, LayerPool, line, state, records, pending)
   EXPECT_FIELDS_BUT(recoverssm_session_memory, SessionSizes, "layers, block", layers, block, blocks_per_request, request, pools,
                     checkpoint)

@@ -55,7 +55,8 @@ static void session_config_layout(void) {
   FIELD(session_config, lazy);
   FIELD(session_config, null_block_id);
   FIELD(session_config, kept_boundaries);
-  FIELD(session_config, reserved);
+  FIELD(session_config, backend);
+  FIELD(session_config, stream);
   END(session_config);
 }
 

@@ -74,6 +74,8 @@ CConfig::CConfig(const SessionConfig& from) {
   config.lazy = from.lazy ? 1 : 0;
   config.null_block_id = from.null_block_id;
   config.kept_boundaries = from.kept_boundaries;
+  config.backend = static_cast<std::int32_t>(from.backend);
+  config.stream = from.stream;
 }
 
 Twin::Twin(const session_tests::TinyShape& shape) : model(shape), c_model(shape), cpp(model.config()) {

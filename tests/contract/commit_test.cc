@@ -157,6 +157,37 @@ TEST(ContractCommit, Commit) {
   });
 }
 
+// Layers of two groups in the pages of one raw tensor, as a hybrid cache lays them out: blocks 1 to 4 are the first group's, 5 the second's.
+TEST(ContractCommit, SharedPages) {
+  Calls calls;
+  using P = CommitParams;
+  const auto make = [&] {
+    P p = calls.commit();
+    auto& layers = calls.own(p.layers);
+    layers[1] = layers[0];
+    layers[1].group = 1;
+    auto& groups = calls.own(p.groups);
+    groups.push_back({calls.ints({5, 0}), calls.ints({2, 2}), calls.ints({5, 0}), calls.ints({0, 0}), calls.ints({1, 0})});
+    p.groups = groups;
+    return p;
+  };
+  const auto second = [&](P& p) -> CommitGroup& { return calls.own(p.groups)[1]; };
+  run_cases<P>("commit", make, {
+    {"blocks of their own", [](P&) {}, kOk},
+    {"one group", [&](P& p) { calls.own(p.layers)[1].group = 0; }, kInvalid, {"layers[0].state", "layers[1].state"}},
+    {"a block further", [&](P& p) { auto& l = calls.own(p.layers)[1]; l.state.data = static_cast<char*>(l.state.data) + l.state.stride[0] * size_of(l.state.dtype); l.state.shape[0] = 5; l.line = {}; l.conv_taps = 0; l.line_kind = LineKind::plain; l.records.packed.shape[0] = 5; }, kInvalid, {"layers[1].state"}},
+    {"a line of other pages", [&](P& p) { auto& l = calls.own(p.layers)[1]; l.line.stride[0] *= 2; l.line.shape[0] = 3; l.state = {}; l.records = {}; }, kInvalid, {"layers[1].line"}},
+    {"final is the other group's source", [&](P& p) { second(p).final_indices = calls.ints({3, 0}); }, kRange, {"groups[1].final_indices", "block 3", "groups[0]"}},
+    {"boundary is the other group's final", [&](P& p) { second(p).boundary_indices = calls.ints({4, 0}); }, kRange, {"block 4", "same pages"}},
+    {"source that the other group writes", [&](P& p) { second(p).state_indices = calls.ints({4, 0}); }, kRange, {"groups[0].final_indices", "block 4", "groups[1]", "state_indices"}},
+    {"source that the other group reads", [&](P& p) { second(p).state_indices = calls.ints({3, 0}); }, kOk},
+    {"a dead row's blocks", [&](P& p) { second(p).state_indices = calls.ints({5, 4}); second(p).final_indices = calls.ints({5, 4}); second(p).commit_len = calls.ints({2, 0}); }, kOk},
+    {"pools of their own", [&](P& p) { auto& l = calls.own(p.layers); l[1] = calls.layer(Gate::gdn, 6); l[1].group = 1; second(p).final_indices = calls.ints({3, 0}); second(p).boundary_indices = calls.ints({4, 0}); }, kOk},
+    {"only the lines share", [&](P& p) { auto& l = calls.own(p.layers); const TensorView line = l[0].line; l[1] = calls.layer(Gate::gdn, 6); l[1].group = 1; l[1].line = line; second(p).final_indices = calls.ints({3, 0}); }, kRange, {"block 3"}},
+    {"a third group with pools of its own", [&](P& p) { auto& l = calls.own(p.layers); l.push_back(calls.layer(Gate::gdn, 6)); l[2].group = 2; p.layers = l; auto& g = calls.own(p.groups); g.push_back(CommitGroup(g[0])); p.groups = g; }, kOk},
+  });
+}
+
 TEST(ContractCommit, CommitPending) {
   Calls calls;
   using P = CommitParams;

@@ -134,6 +134,29 @@ TEST(Overlap, SameMemory) {
   EXPECT_FALSE(same_memory(x, TensorView()));
 }
 
+// Pools of two cache groups in the pages of one raw tensor: 64-byte pages at kBase, whatever lies inside.
+TEST(Overlap, InSamePages) {
+  const TensorView state = view_at(kBase, DType::f32, {5, 8}, {16, 1});
+  EXPECT_TRUE(in_same_pages(state, state));
+  EXPECT_TRUE(in_same_pages(state, view_at(kBase, DType::f32, {3, 16}, {16, 1})));             // a whole page
+  EXPECT_TRUE(in_same_pages(state, view_at(kBase + 32, DType::bf16, {9, 4, 2}, {32, 1, 8})));  // the other half
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase + 64, DType::f32, {5, 8}, {16, 1})));        // block i is page i + 1
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase + 32, DType::f32, {5, 16}, {16, 1})));       // from page to page
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase, DType::f32, {5, 8}, {32, 1})));             // pages of another size
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase, DType::f32, {5, 8}, {-16, 1})));            // counted from the end
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase, DType::f32, {5, 8}, {0, 1})));
+  EXPECT_FALSE(in_same_pages(state, view_at(kBase, DType::f32, {0, 8}, {16, 1})));
+  const TensorView second = view_at(kBase + 16, DType::u8, {5, 16}, {64, 1});
+  for (const bool groups : {false, true}) {
+    Check check("test");
+    check_pair(check, {"a", &state, true, groups ? 0 : -1}, {"b", &second, false, 1});
+    EXPECT_EQ(check.ok(), groups);
+    Check same("test");
+    check_pair(same, {"a", &state, true, 1}, {"b", &second, false, 1});
+    EXPECT_FALSE(same.ok());
+  }
+}
+
 // A search that would take too long ends, and nothing is refused.
 TEST(Overlap, TheSearchHasABudget) {
   const TensorView a = view_at(kBase, DType::u8, {900, 900, 900, 900}, {100003, 100019, 100043, 100057});

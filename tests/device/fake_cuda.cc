@@ -1,17 +1,25 @@
 #include "device/fake_cuda.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
 #include <vector>
 
-#include "cuda/device.h"
+#include "c_api/fields.h"
 #include "cuda/ops.h"
+#include "cuda/range.h"
+#include "device/fake_memory.h"
 
 namespace fake_cuda {
 
 bool present = true;
 bool raises = false, writes_outside = false;
-std::int64_t launches = 0, allocated = 0;
+std::int64_t launches = 0;
+std::vector<std::string>* ranges = nullptr;
 
 namespace {
 
@@ -19,10 +27,55 @@ namespace {
 [[maybe_unused]] const int kOnDevice = setenv("RECOVERSSM_TEST_BACKEND", "cuda", 1);
 
 using namespace recoverssm;
+using recoverssm::c_api::fields;
 
-template <class Params>
-Status launch_fake(const Params& params, const Launch& launch, Operation op) {
+// Fails the test for every tensor of a call that no device could reach. A visitor of c_api/fields.h, for the C++ side alone.
+struct Reach {
+  const char* op;
+
+  template <class C, class Cpp>
+  void field(const char* name, C&, Cpp& cpp) {
+    if constexpr (std::is_same_v<Cpp, TensorView>) {
+      if (!reachable(cpp)) ADD_FAILURE() << op << ": " << name << " is no memory of the device";
+    }
+  }
+  template <class... Any>
+  void optional(Any&&...) {}
+  template <class C, class Cpp>
+  void nested(const char*, const C*, Cpp& cpp) {
+    C c{};
+    fields(*this, c, cpp);
+  }
+  template <class C, class Cpp>
+  void maybe(const char*, const C*, Cpp& cpp) {
+    C c{};
+    if constexpr (requires { cpp.has_value(); }) {
+      if (cpp) fields(*this, c, *cpp);
+    } else {
+      fields(*this, c, cpp);
+    }
+  }
+  template <class C, class Items>
+  void list(const char*, const C*, std::size_t, Items& items) {
+    for (auto item : items) {
+      C c{};
+      fields(*this, c, item);
+    }
+  }
+  template <class... Any>
+  void array(Any&&...) {}
+  template <class... Any>
+  void reserved(Any&&...) {}
+};
+
+template <class CParams, class Params>
+Status launch_fake(const char* name, const Params& params, const Launch& launch, Operation op) {
   ++launches;
+  Reach reach{name};
+  CParams c{};
+  Params copy = params;
+  fields(reach, c, copy);
+  const Opened opened;
   auto* const workspace = static_cast<std::byte*>(launch.workspace.data);
   if (writes_outside) workspace[kWorkspace] ^= std::byte{1};
   std::memset(workspace, 0x11, kWorkspace);
@@ -36,17 +89,6 @@ Status launch_fake(const Params& params, const Launch& launch, Operation op) {
   return {};
 }
 
-void* take(std::size_t bytes) {
-  ++allocated;
-  return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-}
-
-void give(void* memory) {
-  if (memory == nullptr) return;
-  --allocated;
-  std::free(memory);
-}
-
 }  // namespace
 }  // namespace fake_cuda
 
@@ -56,7 +98,7 @@ namespace recoverssm::cuda {
 #define RECOVERSSM_OP(name, Params)                                                                                             \
   Support support(const Params&) { return {}; }                                                                                 \
   std::size_t scratch_size(const Params&) { return fake_cuda::kWorkspace; }                                                     \
-  Status execute(const Params& params, const Launch& launch) { return fake_cuda::launch_fake(params, launch, Operation::name); }
+  Status execute(const Params& params, const Launch& launch) { return fake_cuda::launch_fake<recoverssm_##name##_params>(#name, params, launch, Operation::name); }
 // clang-format on
 
 RECOVERSSM_OP(split_projections, SplitProjectionsParams)
@@ -76,8 +118,10 @@ RECOVERSSM_OP(gdn_attention, GdnAttentionParams)
 
 #undef RECOVERSSM_OP
 
-void* allocate(std::size_t bytes) { return fake_cuda::present ? fake_cuda::take(bytes) : nullptr; }
-void release(void* memory) { fake_cuda::give(memory); }
+Range::Range(const char* name) {
+  if (fake_cuda::ranges != nullptr) fake_cuda::ranges->emplace_back(name);
+}
+Range::~Range() {}
 
 std::vector<Device> devices() {
   if (!fake_cuda::present) return {};
@@ -92,19 +136,5 @@ std::vector<Device> devices() {
 std::string unavailable_reason() { return fake_cuda::present ? "" : "no CUDA device"; }
 std::vector<std::string> architectures() { return {"sm_90"}; }
 Versions versions() { return {13000, 13000}; }
-
-void* allocate_shared(SharedMemory, std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
-void release_shared(SharedMemory, void* memory) { std::free(memory); }
-void* create_stream() { return &fake_cuda::launches; }
-void destroy_stream(void*) {}
-Status synchronize(void*) { return {}; }
-Status copy_to_device(void* device, const void* host, std::size_t bytes) {
-  std::memcpy(device, host, bytes);
-  return {};
-}
-Status copy_to_host(void* host, const void* device, std::size_t bytes) {
-  std::memcpy(host, device, bytes);
-  return {};
-}
 
 }  // namespace recoverssm::cuda

@@ -265,29 +265,4 @@ TEST(CAbi, RunsOnTheDevice) {
   EXPECT_STREQ(recoverssm_cuda_architectures(), "sm_90");
 }
 
-// Its pools are host memory, which no device should be told to write.
-TEST(DeviceSession, IsRefused) {
-  SessionConfig config;
-  config.window_capacity = 4;
-  config.groups = {{.blocks = 4, .block_size = {}}};
-  config.layers.emplace_back();
-  LayerConfig& layer = config.layers.back();
-  layer.H = layer.HV = 1;
-  layer.K = layer.V = 16;
-  layer.W = 4;
-  Session session(config);
-  const RequestId request = session.admit();
-  Context device = Context::cuda();
-  const StepRow row{.request = request, .kind = RowKind::prefill, .tokens = 2};
-  try {
-    session.open_step({&row, 1}, device);
-    FAIL() << "opened";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    EXPECT_STREQ(error.what(), "session.open_step: context: cuda, expected cpu: a session's pools are host memory");
-  }
-  Context host(1);
-  session.abandon(session.open_step({&row, 1}, host));
-}
-
 }  // namespace

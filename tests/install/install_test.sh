@@ -9,7 +9,13 @@ mkdir -p "$work"
 failures=0
 fail() { printf 'FAILED: %s\n' "$*" && ((++failures)); }
 
-clean() { env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 CCACHE_DISABLE=1 "$@"; }
+# The static library with CUDA in it wants the toolkit's runtime: where that is, a user says.
+toolkit=()
+cudart=$(sed -n 's/^CUDA_cudart_static_LIBRARY:FILEPATH=//p' "$build/CMakeCache.txt")
+if [[ $cudart ]] && ! grep -q '^RECOVERSSM_CUDA:[A-Z]*=OFF$' "$build/CMakeCache.txt"; then
+  toolkit=("CUDAToolkit_ROOT=$(dirname "$(dirname "$cudart")")" "LIBRARY_PATH=$(dirname "$cudart")")
+fi
+clean() { env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 CCACHE_DISABLE=1 "${toolkit[@]}" "$@"; }
 works() { # name command...
   local name=$1
   shift
@@ -49,6 +55,8 @@ works "C, pkg-config: build" env "${export_path[@]}" make -C "$work/examples/c"
 prints "C, pkg-config: run" "$result" env "${export_path[@]}" "$work/examples/c/example"
 prints "C, pkg-config: run a session" '^a session of [0-9]+ bytes taken up after 12 tokens, now 16$' env "${export_path[@]}" \
   "$work/examples/c/session"
+prints "C, pkg-config: run several sequences with rollbacks" '^3 sequences, 32 tokens kept and 40 dropped: every bit as decoded token by token$' \
+  env "${export_path[@]}" "$work/examples/c/rollback"
 # Both APIs give the same figures.
 [[ $("$work/cpp/example") == "$(env "${export_path[@]}" "$work/examples/c/example")" ]] || fail "C and C++ print different figures"
 

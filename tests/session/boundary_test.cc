@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "session/place.h"
 #include "session/tiny.h"
 
 namespace session_tests {
@@ -20,9 +21,9 @@ class UndoneWindows : public ::testing::TestWithParam<std::tuple<bool, Undone>> 
 // the state after 8 tokens.
 TEST_P(UndoneWindows, LeaveNoBoundary) {
   const auto [lazy, how] = GetParam();
-  Tiny model({.lazy = lazy, .block_size = 4, .S = 2, .kept_boundaries = 2});
+  Tiny model(placed(TinyShape{.lazy = lazy, .block_size = 4, .S = 2, .kept_boundaries = 2}));
   Session session(model.config());
-  Context context;
+  Context context = context_of_calls();
   const RequestId request = session.admit();
   const auto run = [&](RowKind kind, std::int32_t tokens, std::uint32_t seed, std::vector<Accepted> accepted) {
     const StepRow row{request, kind, tokens, -1};

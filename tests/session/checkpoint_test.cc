@@ -7,6 +7,7 @@
 #include <string>
 
 #include "session/checkpoint_format.h"
+#include "session/place.h"
 #include "session/tiny.h"
 
 namespace session_tests {
@@ -20,9 +21,9 @@ constexpr std::int32_t kTokens = 5;
 
 // A request after 5 tokens.
 Bytes make_checkpoint(const TinyShape& shape = {}) {
-  Tiny model(shape);
+  Tiny model(placed(shape));
   Session session(model.config());
-  Context context;
+  Context context = context_of_calls();
   const RequestId request = session.admit();
   const StepRow row{request, RowKind::prefill, kTokens, -1};
   const StepId step = session.open_step({&row, 1}, context);
@@ -51,7 +52,7 @@ void seal(Bytes& bytes) {
 // A session with one empty request, and what a refused restore must leave alone.
 class Target {
  public:
-  explicit Target(const TinyShape& shape = {}) : model_(shape), session_(model_.config()), request_(session_.admit()) {
+  explicit Target(const TinyShape& shape = {}) : model_(placed(shape)), session_(model_.config()), request_(session_.admit()) {
     before_ = pools();
   }
 
@@ -74,7 +75,8 @@ class Target {
     for (std::int32_t layer = 0; layer < Tiny::kLayers; ++layer) {
       for (const TensorView& view : {session_.pool(layer).line, session_.pool(layer).state}) {
         if (!view.present()) continue;
-        const auto* const data = static_cast<const std::byte*>(view.data);
+        const OnHost host(view);
+        const auto* const data = static_cast<const std::byte*>(host.view.data);
         all.insert(all.end(), data, data + view.elements() * size_of(view.dtype));  // the session's own pools are dense
       }
     }
@@ -212,8 +214,8 @@ TEST(Checkpoint, OfTheLargestCount) {
       Target target(shape);
       EXPECT_EQ(target.restore(bytes, kMost), "accepted");
       EXPECT_EQ(target.session().exportable(target.request()), std::vector<std::int64_t>{kMost});
-      Tiny model(shape);
-      Context context;
+      Tiny model(placed(shape));
+      Context context = context_of_calls();
       const StepRow row{target.request(), RowKind::window, shape.S, kMost};
       const StepId step = target.session().open_step({&row, 1}, context);
       model.forward(target.session(), step, shape.S, 1, context);
@@ -292,10 +294,10 @@ TEST(Checkpoint, OfAnotherModel) {
   };
   for (const auto& [what, change] : changes) {
     SCOPED_TRACE(what);
-    SessionConfig config = Tiny({}).config();
+    SessionConfig config = Tiny(placed(TinyShape{})).config();
     for (LayerConfig& layer : config.layers) layer.weight = layer.bias = layer.A_log = layer.dt_bias = {};
     change(config);
-    std::vector<float> parameters(64);
+    std::pmr::vector<float> parameters(64, support::memory_of_calls());
     for (LayerConfig& layer : config.layers) {  // a session of kda layers wants these two
       if (layer.kind != LayerKind::kda) continue;
       layer.A_log = TensorView(parameters.data(), DType::f32, {layer.HV});
@@ -321,7 +323,7 @@ TEST(Checkpoint, FitsEverySessionWithTheseLayers) {
               {.two_groups = two_groups, .lazy = lazy, .line_kind = kind, .block_size = block_size, .S = 6, .null_block_id = -1});
           ASSERT_EQ(target.restore(bytes), "accepted");
           EXPECT_EQ(target.session().info(target.request()).tokens, kTokens);
-          Context context;
+          Context context = context_of_calls();
           Bytes again = target.session().export_checkpoint(target.request(), kTokens, kTag, context);
           ASSERT_EQ(again.size(), bytes.size());
           EXPECT_EQ(inspect_checkpoint(again).step, 0U);
@@ -338,7 +340,7 @@ TEST(Checkpoint, FitsEverySessionWithTheseLayers) {
 
 TEST(Checkpoint, NeedsAnEmptyRequestAndABlock) {
   const Bytes bytes = make_checkpoint();
-  Tiny model({.blocks = 2});
+  Tiny model(placed(TinyShape{.blocks = 2}));
   Session session(model.config());
   const RequestId first = session.admit(), second = session.admit();
   session.restore(first, bytes, kTokens, kTag);

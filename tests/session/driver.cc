@@ -125,6 +125,9 @@ void Driver::forward(Step& step, std::int32_t layer) {
   } else {
     session.forward(step.id, layer, io.delta(), context);
   }
+  if (support::on_device()) {
+    EXPECT_TRUE(support::wait_for_device().ok());
+  }
   step.io[static_cast<std::size_t>(layer)] = io;
 }
 
@@ -327,9 +330,9 @@ std::string Unchanged::describe() const {
 std::vector<Bytes> Unchanged::pool_bytes() const {
   std::vector<Bytes> all;
   for (std::int32_t l = 0; l < static_cast<std::int32_t>(session_.config().layers.size()); ++l) {
-    const recoverssm::LayerPool& pool = session_.pool(l);
+    const PoolOnHost pool(session_.pool(l));
     for (const recoverssm::TensorView& view :
-         {pool.line, pool.state, pool.pending, pool.records.packed, pool.records.corrections, pool.records.key_gate}) {
+         {pool.line.view, pool.state.view, pool.pending.view, pool.packed.view, pool.corrections.view, pool.key_gate.view}) {
       all.emplace_back();
       if (!view.present()) continue;
       support::for_each(view, [&](const support::Index& i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "session/model.h"
+#include "session/place.h"
 
 namespace session_tests {
 
@@ -46,7 +47,7 @@ class Driver {
   Driver(const Shape& shape, std::span<const recoverssm::LayerPool> pools);
 
   Model model;
-  recoverssm::Context context{1};
+  recoverssm::Context context = context_of_calls();
   recoverssm::Session session;
 
   // ---- the session's calls, remembered ----

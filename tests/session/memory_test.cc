@@ -294,7 +294,7 @@ TEST(Session, CountersAddUp) {
     Driver d(shape);
     const auto& c = d.session.counters();
     recoverssm::Counters callers;
-    d.context.counters = &callers;
+    if (support::counting()) d.context.counters = &callers;
     const RequestId a = started(d, 1, 5), b = started(d, 2, 3);
     d.run({window(a, 4, 2), decode(b), padding(3)});
     d.run({window(b, 3, 3), prefill(a, 4), padding(0)});
@@ -324,7 +324,9 @@ TEST(Session, CountersAddUp) {
     EXPECT_EQ(callers.total(), c.traffic.total());
     EXPECT_EQ(callers.rows, c.traffic.rows);
     EXPECT_EQ(callers.tokens, c.traffic.tokens);
-    EXPECT_GT(c.traffic.total(), 0);
+    if (support::counting()) {
+      EXPECT_GT(c.traffic.total(), 0);
+    }
     EXPECT_THROW((void)d.session.info(99), recoverssm::Error);
     EXPECT_THROW((void)d.session.block_tag(0, 1000), recoverssm::Error);
     EXPECT_EQ(c.refused_calls, 2);

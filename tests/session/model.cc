@@ -3,6 +3,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "session/place.h"
 #include "support/convert.h"
 
 namespace session_tests {
@@ -88,6 +89,7 @@ Bytes LayerIo::output(std::int64_t first, std::int64_t count) const {
 
 Model::Model(const Shape& shape) : shape_(shape) {
   const auto last = static_cast<std::int32_t>(shape.block_sizes.size()) - 1;
+  config_ = placed(config_);
   config_.window_capacity = shape.S;
   config_.line_kind = shape.line;
   config_.lazy = shape.lazy;
@@ -144,8 +146,14 @@ std::int64_t Model::memory_bytes(std::int32_t layer) const {
 }
 
 Bytes Model::memory(std::int32_t layer, const LayerPool& pool, std::int32_t block) const {
+  const LayerConfig& config = config_.layers[at(layer)];
+  LayerPool one;  // the block's part of it
+  if (config.W > 0) one.line = support::slice(pool.line, 0, block);
+  if (!is_conv(layer)) one.state = support::slice(pool.state, 0, block);
+  const OnHost line(one.line), state(one.state);
+  one.line = line.view, one.state = state.view;
   Bytes bytes;
-  walk(pool, history(layer), block,
+  walk(one, history(layer), 0,
        [&](const std::byte* element, std::int64_t size) { bytes.insert(bytes.end(), element, element + size); });
   return bytes;
 }

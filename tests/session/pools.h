@@ -25,7 +25,7 @@ class Pages {
 
  private:
   struct Page {
-    Bytes memory;
+    support::Bytes memory{support::memory_of_calls()};
     std::int64_t bytes = 0;    // of one page
     std::vector<bool> tensor;  // per byte of memory: belongs to a tensor of a usable block
   };

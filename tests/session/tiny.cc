@@ -14,7 +14,10 @@ std::int64_t channels_of(const LayerConfig& layer) {
 
 }  // namespace
 
-Tiny::Tiny(const TinyShape& shape) : tensors_(shape.short_conv ? kLayers : kLayers - 1) {
+Tiny::Tiny(const TinyShape& shape) {
+  for (std::int32_t layer = 0; layer < (shape.short_conv ? kLayers : kLayers - 1); ++layer) tensors_.emplace_back(shape.memory);
+  config_.backend = shape.backend;
+  config_.stream = shape.stream;
   config_.groups.resize(shape.two_groups ? 2 : 1);
   for (GroupConfig& group : config_.groups) group = {.blocks = shape.blocks, .block_size = shape.block_size};
   config_.window_capacity = shape.S;
@@ -32,7 +35,7 @@ Tiny::Tiny(const TinyShape& shape) : tensors_(shape.short_conv ? kLayers : kLaye
   const auto parameter = [&](std::initializer_list<std::int64_t> sizes) {
     std::int64_t count = 1;
     for (const std::int64_t n : sizes) count *= n;
-    add_numbers(parameters_.emplace_back(), count, ++seed);
+    add_numbers(parameters_.emplace_back(shape.memory), count, ++seed);
     return view(parameters_.back(), sizes);
   };
   for (LayerConfig& layer : config_.layers) {
@@ -67,7 +70,8 @@ void Tiny::inputs(std::span<const std::uint32_t> seeds) {
   for (std::size_t l = 0; l < tensors_.size(); ++l) {
     const LayerConfig& layer = config_.layers[l];
     const bool rule = layer.kind != LayerKind::short_conv;
-    LayerTensors& t = tensors_[l] = {};
+    LayerTensors& t = tensors_[l];
+    for (Bytes* bytes : {&t.x, &t.a, &t.b, &t.out}) bytes->clear();
     for (const std::uint32_t token : seeds) {
       const auto seed = (token * 10 + static_cast<std::uint32_t>(l)) * 2654435761U;
       add_numbers(t.x, channels_of(layer), seed);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +24,10 @@ struct TinyShape {
   std::int32_t null_block_id = 0;
   recoverssm::DType activation = recoverssm::DType::f32;  // or bf16
   recoverssm::DType state = recoverssm::DType::f32;
+  // Where the session is, and where tensors come from that it reaches.
+  recoverssm::Backend backend = recoverssm::Backend::cpu;
+  void* stream = nullptr;
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
 class Tiny {
@@ -50,13 +55,14 @@ class Tiny {
                recoverssm::Context& context);
 
  private:
-  using Bytes = std::vector<std::byte>;
+  using Bytes = std::pmr::vector<std::byte>;
   void add_numbers(Bytes& bytes, std::int64_t count, std::uint32_t seed) const;  // uniform in -1..1, in T
   recoverssm::TensorView view(const Bytes& bytes, std::initializer_list<std::int64_t> shape) const;
 
   recoverssm::SessionConfig config_;
   std::vector<Bytes> parameters_;
   struct LayerTensors {
+    explicit LayerTensors(std::pmr::memory_resource* memory) : x(memory), a(memory), b(memory), out(memory) {}
     Bytes x, a, b, out;
   };
   std::vector<LayerTensors> tensors_;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import _build
+from .. import _build, _native
 from ..errors import BY_KIND, InvalidArgument, Unsupported
 
 try:
@@ -26,6 +27,8 @@ if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) <
     raise ImportError(f"recoverssm.ops needs PyTorch 2.10 or later, this is {torch.__version__}")
 
 torch.ops.load_library(str(_LIBRARY))
+_take_flag = ctypes.CDLL(str(_LIBRARY)).recoverssm_torch_take_flag
+_take_flag.restype, _take_flag.argtypes = None, [ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]
 
 OPERATIONS = (
     "split_projections",
@@ -60,13 +63,13 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _register_fakes() -> None:
-    # Nothing is returned and shapes never change, so there is nothing to compute: what a call writes is in its schema. A call with some
-    # tensors on meta and some not would do nothing without a word.
+    # Nothing is returned and shapes never change, so there is nothing to compute: what a call writes is in its schema. A call with tensors on
+    # several devices is refused here as it would be by a kernel; with some on meta and some not it would do nothing without a word.
     for overload in overloads():
 
         def fake(*args: Any, _name: str = overload.name(), **kwargs: Any) -> None:
-            devices = {tensor.device.type for tensor in _tensors((*args, *kwargs.values()))}
-            if "meta" in devices and len(devices) > 1:
+            devices = {str(tensor.device) for tensor in _tensors((*args, *kwargs.values()))}
+            if len(devices) > 1:
                 raise Unsupported(f"{_name.partition('::')[2]}: tensors on {', '.join(sorted(devices))}, expected one device")
 
         torch.library.register_fake(overload.name())(fake)
@@ -133,6 +136,26 @@ def call(operation: str, overload: str, arguments: dict[str, Any]) -> None:
         raise BY_KIND[match[1]](match[2]) from None
     except TypeError as error:
         raise InvalidArgument(f"{operation}: {_first_line(error)}") from error
+
+
+def check_device(device: torch.device | str | int | None = None) -> None:
+    """Waits for a CUDA device (None: the current one), and raises what operations on it have found wrong in index contents since the last time.
+
+    The host sees no index contents before a launch. A kernel that meets a wrong one follows it nowhere: the row becomes a null row, or nothing of
+    it is written. Of several findings the first is kept. An error of the device itself is PyTorch's.
+
+    Raises OutOfRange, InvalidArgument or BadState, as the CPU would have before the call.
+    """
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device("cuda" if device is None else device)
+    if found.type != "cuda":
+        raise Unsupported(f"check_device: {found}, expected a CUDA device: other calls raise what they find")
+    torch.cuda.synchronize(found)
+    finding = (ctypes.c_int32 * 4)()
+    _take_flag(torch.cuda.current_device() if found.index is None else found.index, finding)
+    if code := finding[0]:
+        name = _native.library.recoverssm_operation_name(finding[1]).decode()
+        kind = _native.library.recoverssm_status_name(code).decode()
+        raise BY_KIND[kind](f"{name}: layer {finding[2]}, row {finding[3]}: {kind.replace('_', ' ')}, found by the device in index contents")
 
 
 def _first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ from types import MethodType
 import torch
 from torch import Tensor, nn
 
+from .. import _native
 from ..errors import InvalidArgument, Unsupported
 
 try:
@@ -109,15 +110,15 @@ def _check(module: nn.Module, mixer: Mixer) -> None:
     if dtype not in (torch.float32, torch.bfloat16, torch.float16):
         raise Unsupported(f"enable: {name}: weights of {dtype}, expected float32, bfloat16 or float16")
     device = module.conv1d.weight.device.type
-    if not _has_kernels(device):
-        raise Unsupported(f"enable: {name}: weights on {device}, where this build has no operations")
+    if reason := _unavailable(device):
+        raise Unsupported(f"enable: {name}: weights on {device}, where there are no operations: {reason}")
 
 
-def _has_kernels(device: str) -> bool:
-    try:
-        return torch._C._dispatch_has_kernel_for_dispatch_key("recoverssm::commit", device.upper())
-    except RuntimeError:  # not the name of a dispatch key
-        return False
+def _unavailable(device: str) -> str:
+    """Why no operation runs on a kind of device; empty: they do."""
+    if device == "cpu":
+        return ""
+    return _native.cuda_unavailable() if device == "cuda" else "they are for cpu and cuda"
 
 
 def _prepare_inputs(self: nn.Module, input_ids: Tensor, *args, **kwargs) -> dict:

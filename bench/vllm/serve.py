@@ -1,0 +1,129 @@
+"""Serving the small real model with vLLM on the CPU: without speculation, with vLLM's own, with the plugin.
+
+    scripts/vllm-bench                        20 prompts of 256 random bytes, 512 tokens each, one and four at a time, three rounds
+    scripts/vllm-bench --prompts 4 --output 64 --rounds 1 --speculation draft
+
+All engines live in one process and take turns in every round. Greedy, the end-of-text token is ignored. Printed as a table, with --json
+written as JSON. Log probabilities are of the tokens that both texts have before they part. Exit status 1 if a layer of the plugin fell back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/vllm"))
+import engines
+
+
+def serve(engine, prompts: list[bytes], output: int, concurrency: int) -> dict:
+    """One run: so many requests in flight, the next one added when one ends."""
+    core, waiting, started, times, results = engine.llm_engine, list(enumerate(prompts)), {}, {}, {}
+    begin = time.perf_counter()
+    while waiting or len(results) < len(prompts):
+        while waiting and len(started) - len(results) < concurrency:
+            place, ids = waiting.pop(0)
+            started[place] = time.perf_counter()
+            times[place] = []
+            core.add_request(f"{begin}-{place}", engines.prompt(ids), engines.greedy(output, logprobs=0))
+        for one in core.step():
+            place = int(one.request_id.rsplit("-", 1)[1].split("_")[0])
+            times[place].append((time.perf_counter(), len(one.outputs[0].token_ids)))
+            if one.finished:
+                results[place] = one
+    wall = time.perf_counter() - begin
+    tokens = [list(results[place].outputs[0].token_ids) for place in range(len(prompts))]
+    likely = [results[place].outputs[0].logprobs for place in range(len(prompts))]
+    chosen = [[entry[token].logprob for token, entry in zip(ids, given, strict=True)] for ids, given in zip(tokens, likely, strict=True)]
+    return {
+        "wall": wall,
+        "throughput": sum(map(len, tokens)) / wall,
+        "ttft": statistics.median(times[place][0][0] - started[place] for place in started),
+        "tpot": statistics.median((times[p][-1][0] - times[p][0][0]) / max(times[p][-1][1] - times[p][0][1], 1) for p in started),
+        "tokens": tokens,
+        "logprobs": chosen,
+    }
+
+
+def differences(plain: dict, other: dict) -> tuple[float, float, int, int]:
+    """Largest and mean difference of log probabilities of common tokens, their number, and how many texts are equal."""
+    found, same = [], 0
+    for ids, likely, others, other_likely in zip(plain["tokens"], plain["logprobs"], other["tokens"], other["logprobs"], strict=True):
+        common = next((i for i, (a, b) in enumerate(zip(ids, others, strict=False)) if a != b), min(len(ids), len(others)))
+        same += common == len(ids) == len(others)
+        found += [abs(a - b) for a, b in zip(likely[:common], other_likely[:common], strict=True)]
+    return max(found, default=0.0), statistics.fmean(found) if found else 0.0, len(found), same
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=20)
+    parser.add_argument("--input", type=int, default=256, help="bytes of a prompt")
+    parser.add_argument("--output", type=int, default=512, help="tokens of a text")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--speculation", choices=["draft", "ngram"], default="draft")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    draw = random.Random(7)
+    # Random, but of bytes that texts are made of: the model has never seen others.
+    prompts = [bytes(draw.choice(b"abcdefghijklmnopqrstuvwxyz ABC.,\n012") for _ in range(given.input)) for _ in range(given.prompts)]
+    most = max(given.concurrency)
+
+    from recoverssm.integrations.vllm import counters
+
+    paths = {"plain": ("none", False), "stock": (given.speculation, False), "plugin": (given.speculation, True)}
+    built = {name: engines.build(speculation, on=on, max_num_seqs=most, max_model_len=1024) for name, (speculation, on) in paths.items()}
+    for name in list(built):
+        try:
+            serve(built[name], prompts[:2], 8, 1)
+        except Exception as error:  # vLLM's own speculation does not run everywhere
+            print(f"left out: {name}: {type(error).__name__}: {error}")
+            del built[name]
+    runs: dict[tuple[str, int], list[dict]] = {(name, c): [] for c in given.concurrency for name in built}
+    before = {name: speculation(engine) for name, engine in built.items()}
+    for _ in range(given.rounds):
+        for c in given.concurrency:
+            for name, engine in built.items():
+                runs[name, c].append(serve(engine, prompts, given.output, c))
+    rows = []
+    print(f"{given.prompts} prompts of {given.input} tokens, {given.output} tokens each, {given.rounds} rounds")
+    print(f"speculation: {given.speculation}, {engines.DRAFTS} drafts")
+    print("| path | at a time | tokens/s | wall s | TPOT ms | TTFT ms | texts as plain | logprob max | mean |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for (name, c), taken in runs.items():
+        middle = {key: statistics.median(run[key] for run in taken) for key in ("throughput", "wall", "tpot", "ttft")}
+        largest, mean, common, same = differences(runs["plain", c][0], taken[0])
+        found = {"texts_equal": same, "logprob_max": largest, "logprob_mean": mean, "common_tokens": common}
+        rows.append({"path": name, "concurrency": c, **middle, **found})
+        print(f"| {name} | {c} | {middle['throughput']:.1f} | {middle['wall']:.1f} | {1000 * middle['tpot']:.2f} | {1000 * middle['ttft']:.1f}"
+              f" | {same} of {given.prompts} | {largest:.4f} | {mean:.5f} |")  # fmt: skip
+    for name, engine in built.items():
+        drafts, drafted, accepted, positions = (after - first for after, first in zip(speculation(engine), before[name], strict=True))
+        if drafts:
+            shown = ", ".join(f"{kept / drafts:.3f}" for kept in positions)
+            print(f"{name}: {accepted / drafted:.3f} of the drafts accepted, {1 + accepted / drafts:.3f} tokens a window, by position {shown}")
+            found = {"acceptance": accepted / drafted, "length": 1 + accepted / drafts, "positions": [k / drafts for k in positions]}
+            rows.append({"path": name, **found})
+    print(counters)
+    if given.json:
+        given.json.write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(given).items()}, "rows": rows}, indent=1) + "\n")
+    print(f"fallbacks: {counters.fallbacks}")
+    return 1 if counters.fallbacks else 0
+
+
+def speculation(engine) -> list:
+    import numpy as np
+
+    names = ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
+    positions = engines.accepted_by_position(engine) or [0] * engines.DRAFTS
+    return [*(engines.metric(engine, name) for name in names), np.array(positions)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

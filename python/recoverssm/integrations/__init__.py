@@ -1,0 +1,1 @@
+"""This library inside inference engines. `vllm`: a plugin, docs/vllm.md."""

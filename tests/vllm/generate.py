@@ -1,0 +1,123 @@
+"""Texts of the small real model under vLLM with the plugin against its texts without speculation, and what the plugin says it did.
+
+Run by scripts/vllm-test. Greedy texts may part where two tokens are nearly as likely: then the token taken instead must be within BOUND (in
+log probability, of the plain run) of the one that the plain run took. Exit status 1 if anything is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import engines
+from engines import PROMPTS, accepted_by_position, build, capacity, close, gdn_specs, greedy, metric, prompt, scheduler
+
+BOUND = 0.25
+failures: list[str] = []
+
+
+def expect(right: bool, text: str) -> None:
+    print(f"  {'ok' if right else 'WRONG'}: {text}", flush=True)
+    if not right:
+        failures.append(text)
+
+
+def compare(plain: list, texts: list, name: str) -> None:
+    """Longest common beginnings; the gap where texts part."""
+    same, worst, kept = 0, 0.0, 0
+    for place, (expected, got) in enumerate(zip(plain, texts, strict=True)):
+        ids, other = list(expected.outputs[0].token_ids), list(got.outputs[0].token_ids)
+        parts = next((i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), None)
+        expect_length = len(ids) == len(other)
+        if not expect_length:
+            expect(False, f"{name}: text {place} has {len(other)} tokens, expected {len(ids)}")
+        if parts is None:
+            same += 1
+            kept += len(ids)
+            continue
+        kept += parts
+        likely = expected.outputs[0].logprobs[parts]
+        gap = likely[ids[parts]].logprob - likely[other[parts]].logprob if other[parts] in likely else float("inf")
+        worst = max(worst, gap)
+    total = sum(len(one.outputs[0].token_ids) for one in plain)
+    text = f"{same} of {len(plain)} texts equal, {kept} of {total} tokens before they part"
+    expect(worst <= BOUND, f"{name}: {text}; largest gap {worst:.4f} <= {BOUND}")
+
+
+def run(plain: list, name: str, speculation: str, tokens: int, *, alone: bool = False, preempt: bool = False, **named) -> None:
+    from recoverssm.integrations.vllm import counters, reset_counters
+
+    reset_counters()
+    engine = build(speculation, on=True, **named)
+    prompts = [prompt(ids) for ids in PROMPTS]
+    if alone:
+        texts = [engine.generate([one], greedy(tokens), use_tqdm=False)[0] for one in prompts]
+    else:
+        texts = engine.generate(prompts, greedy(tokens), use_tqdm=False)
+    compare(plain, texts, name)
+    specs = gdn_specs(engine)
+    states = max(spec.max_memory_usage_bytes(engine.llm_engine.vllm_config) // spec.page_size_bytes for spec in specs)
+    expect(states == 1, f"{name}: states per request {states}")
+    expect(counters.layers == 3 and counters.stock_layers == 0, f"{name}: layers {counters.layers}, of them vLLM's {counters.stock_layers}")
+    expect(counters.fallbacks == 0, f"{name}: fallbacks {counters.fallbacks}")
+    expect(counters.window_rows > 0 and counters.plain_rows > 0, f"{name}: {counters}")
+    expect(counters.short_windows > 0 or speculation == "draft", f"{name}: windows shorter than {engines.DRAFTS + 1}: {counters.short_windows} calls")
+    drafted, accepted = metric(engine, "spec_decode_num_draft_tokens"), metric(engine, "spec_decode_num_accepted_tokens")
+    expect(accepted > 0, f"{name}: accepted {accepted:.0f} of {drafted:.0f} drafts, by position {accepted_by_position(engine)}")
+    preemptions = metric(engine, "num_preemptions")
+    expect(preemptions > 0 or not preempt, f"{name}: preemptions {preemptions:.0f}")
+    if "max_num_batched_tokens" in named:
+        longest, limit = max(map(len, PROMPTS)), scheduler(engine).max_num_scheduled_tokens
+        # Every prompt has one plain row at least a layer; chunks are more of them.
+        expect(longest > limit and counters.plain_rows > 3 * len(PROMPTS), f"{name}: prompts of up to {longest} tokens in chunks of {limit}")
+    close(engine)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=96, help="tokens a text")
+    parser.add_argument("--only", default="", help="names of runs, with commas between them")
+    arguments = parser.parse_args()
+    tokens, only = arguments.tokens, set(filter(None, arguments.only.split(",")))
+
+    print(f"plain texts, {len(PROMPTS)} prompts of {min(map(len, PROMPTS))} to {max(map(len, PROMPTS))} tokens, {tokens} tokens each", flush=True)
+    engine = build("none", on=False)
+    plain = engine.generate([prompt(ids) for ids in PROMPTS], greedy(tokens, logprobs=5), use_tqdm=False)
+    for one in plain[:3]:
+        print("   ", bytes(i for i in one.outputs[0].token_ids if 0 < i < 256)[:70])
+    close(engine)
+
+    print("capacity of one cache with windows of 4", flush=True)
+    sizes = {}
+    for on in (False, True):
+        engine = build("draft", on=on)
+        sizes[on] = capacity(engine)
+        specs = gdn_specs(engine)
+        states, (pages, fit) = 1 + specs[0].num_speculative_blocks, sizes[on]
+        print(f"  {'plugin' if on else 'stock'}: {pages} pages, {fit:.0f} tokens, {states} states a request")
+        close(engine)
+    ratio = sizes[True][1] / sizes[False][1]
+    expect(ratio > 1, f"capacity: {ratio:.2f} times as many tokens")
+
+    runs = {
+        "draft-8": dict(speculation="draft", max_num_seqs=8),
+        "ngram-8": dict(speculation="ngram", max_num_seqs=8),
+        "draft-4": dict(speculation="draft", max_num_seqs=4),
+        "ngram-4": dict(speculation="ngram", max_num_seqs=4),
+        "draft-alone": dict(speculation="draft", max_num_seqs=1, alone=True),
+        "ngram-alone": dict(speculation="ngram", max_num_seqs=1, alone=True),
+        "ngram-chunked": dict(speculation="ngram", max_num_seqs=8, max_num_batched_tokens=48),
+        "draft-chunked": dict(speculation="draft", max_num_seqs=4, max_num_batched_tokens=48),
+        "ngram-preempted": dict(speculation="ngram", max_num_seqs=8, preempt=True, max_model_len=512, num_gpu_blocks_override=26),
+    }
+    for name, given in runs.items():
+        if not only or name in only:
+            print(name, flush=True)
+            run(plain, name, tokens=tokens, **given)
+    print("left out: " + ", ".join(name for name in runs if only and name not in only) if only else "nothing left out")
+    print(f"{len(failures)} of the expectations failed" if failures else "all as expected")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
