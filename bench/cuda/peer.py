@@ -11,6 +11,7 @@ together exceed the L2 five times; replays in turns, one of each after the other
 
 import argparse
 import csv
+import signal
 import statistics
 import sys
 
@@ -278,6 +279,7 @@ def main():
         print("FLA and times: left out, they need a GPU")
         return
     columns = ("gate", "rows", "tokens", "layers", "contender", "us")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("peer.py: stopped; the CSV has what was timed before"))
     try:
         time(library, arguments.quick, log_times)
     finally:

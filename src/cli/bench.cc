@@ -99,6 +99,10 @@ int run(const Arguments& arguments) {
     fmt::print(people, "{}", bench::table_line(result));
     std::fflush(people);
     figures += bench::csv_line(result);
+    // A lent device may be taken away before the end: what there is so far. The last write says whether it could be written.
+    if (!arguments.csv.empty() && arguments.options.backend != Backend::cpu) {
+      static_cast<void>(write_report("bench", arguments.csv, csv + figures));
+    }
   };
   const bench::Report report = bench::run(arguments.options, listener);
   bar.clear();
