@@ -1,17 +1,17 @@
 #include "bench/device.h"
 
-#include "recoverssm/cuda.hpp"
+#include "api/devices.h"
 
 namespace recoverssm::bench {
 
 std::unique_ptr<Device> open_device(Backend backend) {
-  if (backend != Backend::cuda) {
-    throw Error({ErrorKind::invalid_argument, std::string("bench: backend ") + name_of(backend) + ", expected cuda"});
+  if (backend != Backend::cuda && backend != Backend::sycl) {
+    throw Error({ErrorKind::invalid_argument, std::string("bench: backend ") + name_of(backend) + ", expected cuda or sycl"});
   }
-  if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
-    throw Error({ErrorKind::unsupported, "bench: cuda: " + reason});
+  if (const std::string reason = unavailable_reason(backend); !reason.empty()) {
+    throw Error({ErrorKind::unsupported, std::string("bench: ") + name_of(backend) + ": " + reason});
   }
-  return open_cuda();
+  return backend == Backend::cuda ? open_cuda() : open_sycl();
 }
 
 }  // namespace recoverssm::bench

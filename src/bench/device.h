@@ -56,5 +56,7 @@ std::unique_ptr<Device> open_device(Backend backend);
 
 // Of a build with the CUDA backend; absent otherwise.
 std::unique_ptr<Device> open_cuda();
+// Where the SYCL backend is available.
+std::unique_ptr<Device> open_sycl();
 
 }  // namespace recoverssm::bench

@@ -16,9 +16,10 @@ namespace {
 constexpr std::size_t kRotation = 4;    // L2s that the sets of a graph exceed together
 constexpr std::size_t kMostSets = 128;  // of a graph
 constexpr int kWarmUp = 5, kReplays = 50;
-constexpr int kHostBatches = 10, kHostCalls = 10;      // calls that are timed on the host between two waits
-constexpr std::size_t kCeilingCaches = 16;             // L2s that a ceiling's kernel reads
-constexpr std::size_t kPiece = std::size_t{64} << 20;  // of what is compared with the CPU
+constexpr int kHostBatches = 10, kHostCalls = 10;            // calls that are timed on the host between two waits
+constexpr std::size_t kCeilingCaches = 16;                   // L2s that a ceiling's kernel reads,
+constexpr std::size_t kCeilingBytes = std::size_t{1} << 30;  // or this many bytes: a processor's last level is larger than a GPU's
+constexpr std::size_t kPiece = std::size_t{64} << 20;        // of what is compared with the CPU
 
 void must(const Job& job, const Status& status) {
   if (!status.ok()) throw Error({status.kind, "bench: " + job.name + ": " + status.message});
@@ -86,7 +87,10 @@ class DeviceRunner {
     return job.row->build(job.shape, nothing)->workspace(launch);
   }
 
-  std::size_t ceiling_bytes() const { return kCeilingCaches * report_.device.l2_bytes / kWorkspaceAlignment * kWorkspaceAlignment; }
+  std::size_t ceiling_bytes() const {
+    const std::size_t cache = report_.device.l2_bytes, bytes = std::min(kCeilingCaches * cache, std::max(kCeilingBytes, 2 * cache));
+    return bytes / kWorkspaceAlignment * kWorkspaceAlignment;
+  }
 
   void plan(const std::vector<Job>& jobs) {
     const auto limit = std::min(static_cast<std::size_t>(*report_.options.memory_gib * 0x1p30), report_.device.memory_bytes);
@@ -111,6 +115,7 @@ class DeviceRunner {
 
   Spread time(const std::function<void()>& work, double calls) {
     std::vector<double> seconds = device_.time(work, kWarmUp, kReplays);
+    timed_ = static_cast<int>(seconds.size());
     for (double& s : seconds) s /= calls;
     return spread_of(std::move(seconds));
   }
@@ -173,7 +178,7 @@ class DeviceRunner {
           }
         },
         static_cast<double>(sets.size()));
-    result.repetitions = kReplays;
+    result.repetitions = timed_;
     result.iterations = static_cast<std::int64_t>(sets.size());
     result.counters = counted(planned.job, cpu_);
     result.issue_slots = issue_slots(planned.job);
@@ -268,6 +273,7 @@ class DeviceRunner {
   const Listener& listener_;
   Report report_;
   std::vector<Planned> plan_;
+  int timed_ = 0;  // replays of the last measurement
   std::unique_ptr<Arena> arena_, host_;
   Context cpu_{0};
   std::set<std::string> compared_;

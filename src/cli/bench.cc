@@ -27,7 +27,7 @@ struct Arguments {
 const std::map<std::string, DType> kDTypes = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
 const std::map<std::string, Target> kTargets = {
     {"best", Target::best}, {"portable", Target::portable}, {"avx2", Target::avx2}, {"avx512", Target::avx512}};
-const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}};
+const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sycl", Backend::sycl}};
 const std::map<std::string, Gate> kGates = {{"gdn", Gate::gdn}, {"kda", Gate::kda}};
 
 template <class Value>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/devices.h"
+#include "sycl/bench.h"
 #include "sycl/ops.h"
 
 namespace recoverssm::sycl_backend {
@@ -16,6 +17,7 @@ struct Module {
   const char* version = nullptr;  // of the library it belongs to
   std::size_t size = 0;           // of this table
   DeviceCalls calls;
+  BenchCalls bench;
   std::vector<Device> (*devices)() = nullptr;
   std::string (*inexact)() = nullptr;
   std::string (*runtime)() = nullptr;

@@ -1,6 +1,7 @@
 // The module's one exported function, and what every operation has around it.
 #include "sycl/module.h"
 
+#include "sycl/module/bench_calls.h"
 #include "sycl/module/devices.h"
 #include "sycl/module/operations.h"
 
@@ -39,6 +40,7 @@ Module make() {
   made.version = RECOVERSSM_VERSION;
   made.size = sizeof(Module);
   made.calls = module::device_calls();
+  made.bench = make_bench_calls();
   made.devices = module::devices;
   made.inexact = [] { return std::string(); };
   made.runtime = module::runtime;

@@ -11,13 +11,20 @@ namespace recoverssm::sycl_backend {
 // clang-format off
 // Those written. An operation that is not here is unsupported.
 #define RECOVERSSM_SYCL_WRITTEN(OP)                                  \
+  OP(split_projections, SplitProjectionsParams)                      \
+  OP(causal_conv1d, CausalConv1dParams)                              \
+  OP(causal_conv1d_window, CausalConv1dWindowParams)                 \
   OP(gated_delta_rule, GatedDeltaRuleParams)                         \
   OP(gated_delta_rule_snapshots, GatedDeltaRuleSnapshotsParams)      \
   OP(gated_delta_rule_verify, GatedDeltaRuleVerifyParams)            \
+  OP(commit_plan, CommitPlanParams)                                  \
+  OP(commit_plan_groups, CommitPlanGroupsParams)                     \
   OP(commit, CommitParams)                                           \
   OP(materialize, MaterializeParams)                                 \
-  OP(commit_plan, CommitPlanParams)                \
-  OP(commit_plan_groups, CommitPlanGroupsParams)
+  OP(align_move, AlignMoveParams)                                    \
+  OP(align_advance, AlignAdvanceParams)                              \
+  OP(short_conv, ShortConvParams)                                    \
+  OP(gdn_attention, GdnAttentionParams)
 
 #define RECOVERSSM_OP(name, Params)                                             \
   std::size_t workspace_bytes(const Params& params, ::sycl::queue& queue);      \
