@@ -417,7 +417,8 @@ class Session:
         """The memory of a layer, the session's own or the caller's, as numpy arrays (bfloat16 through ml_dtypes); None for what it has not.
 
         Nothing is copied: the arrays show what the next call changes, and writing them changes states. torch.from_dlpack(trace.Buffer(array))
-        is the same memory as a tensor. It stays until the last array of it is gone, beyond close(). Raises OutOfRange for another layer, Unsupported on a device: give it pools there, to look at them.
+        is the same memory as a tensor. It stays until the last array of it is gone, beyond close(). Raises OutOfRange for another layer,
+        Unsupported on a device: give the session pools there, to look at them.
         """
         if self._backend != "cpu":
             raise Unsupported(f"session.pool: memory on {self._backend}, expected the CPU")

@@ -251,7 +251,7 @@ def test_a_session_gives_the_bits_of_the_cpu(lazy):
             session.restore(request, saved, at, tag=3)
             results.append((outs, saved, session.export(request, at, tag=3)))
             if backend == "cuda":
-                with pytest.raises(recoverssm.Unsupported, match="session.pool: memory on cuda"):
+                with pytest.raises(recoverssm.Unsupported, match=r"session\.pool: memory on cuda"):
                     session.pool(0)
     for cpu, cuda in zip(results[0][0], results[1][0], strict=True):
         assert torch.equal(cpu, cuda)
