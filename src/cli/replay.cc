@@ -26,6 +26,7 @@ struct Arguments {
   bool summary = false;
   bool no_guards = false;
   std::string compare;  // "cpu", or empty
+  int sub_group = 0;    // sycl; 0: the backend's choice
 };
 
 // Why nothing can run here, or nothing.
@@ -98,6 +99,8 @@ std::function<int()> add_replay(CLI::App& app) {
       ->check(CLI::IsMember({"cpu"}));
   command->add_flag("--no-guards", arguments->no_guards,
                     "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");
+  command->add_option("--sub-group", arguments->sub_group, "sycl: size of the kernels' sub-groups; all give the same bits")
+      ->check(CLI::IsMember({8, 16, 32}));
   command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
@@ -127,6 +130,7 @@ std::function<int()> add_replay(CLI::App& app) {
     }
     arguments->options.compare_cpu = !arguments->compare.empty();
     arguments->options.guards = !arguments->no_guards;
+    if (arguments->sub_group != 0) sycl_backend::set_sub_group_size(arguments->sub_group);
     return run(*arguments);
   };
 }
