@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "recoverssm/recoverssm.hpp"
+#include "recoverssm/sycl.hpp"
 
 namespace recoverssm::cli {
 
@@ -26,6 +27,7 @@ struct Arguments {
   bool summary = false;
   bool no_guards = false;
   std::string compare;  // "cpu", or empty
+  int sub_group = 0;    // sycl; 0: the backend's choice
 };
 
 // Why nothing can run here, or nothing.
@@ -96,6 +98,10 @@ std::function<int()> add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--compare", arguments->compare, "cuda, sycl: run every call on this backend as well; all bits must agree")
       ->check(CLI::IsMember({"cpu"}));
+  command
+      ->add_option("--sub-group", arguments->sub_group, "sycl: work items of a sub-group, where the device has such; 0: its best")
+      ->check(CLI::IsMember({0, 8, 16, 32}))
+      ->capture_default_str();
   command->add_flag("--no-guards", arguments->no_guards,
                     "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");
   command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
@@ -127,6 +133,7 @@ std::function<int()> add_replay(CLI::App& app) {
     }
     arguments->options.compare_cpu = !arguments->compare.empty();
     arguments->options.guards = !arguments->no_guards;
+    if (arguments->sub_group != 0) sycl_backend::set_sub_group_size(arguments->sub_group);
     return run(*arguments);
   };
 }
