@@ -15,14 +15,14 @@ template <class Bits>
 class LineChannel {
  public:
   RSSM_HOST_DEVICE LineChannel(const View& line, std::int64_t block, std::int64_t channel)
-      : base_(reinterpret_cast<Bits*>(line.data) + block * line.stride[0] + channel * line.stride[2]), position_(line.stride[1]) {}
+      : base_(at(line, block, 0, channel)), position_(line.stride[1]) {}
 
-  RSSM_HOST_DEVICE Bits load(std::int64_t p) const { return base_[p * position_]; }
-  RSSM_HOST_DEVICE void store(std::int64_t p, Bits bits) const { base_[p * position_] = bits; }
+  RSSM_HOST_DEVICE Bits load(std::int64_t p) const { return *reinterpret_cast<const Bits*>(base_ + p * position_); }
+  RSSM_HOST_DEVICE void store(std::int64_t p, Bits bits) const { *reinterpret_cast<Bits*>(base_ + p * position_) = bits; }
 
  private:
-  Bits* base_;
-  std::int64_t position_;
+  std::byte* base_;
+  std::int64_t position_;  // bytes
 };
 
 // What the rows of a convolution say of their lines.

@@ -15,7 +15,7 @@ struct alignas(16) Bits128 {
 struct Run {
   const std::byte* from = nullptr;               // of global row 0
   std::byte* to = nullptr;                       // of row 0
-  std::int64_t from_row = 0;                     // elements from global row to global row
+  std::int64_t from_row = 0;                     // bytes from global row to global row
   std::int64_t to_global_row = 0, to_token = 0;  // from global row to global row, and from token to token
 };
 
@@ -44,7 +44,6 @@ inline Run narrow_run(const device::SplitArgs& args, std::int64_t e) {
 
 template <class Bits>
 void move_tokens(const device::SplitArgs& args, const Run& run, std::int64_t begin, std::int64_t end, bool reports) {
-  const std::int64_t size = size_of(args.qkvz.dtype);
   for (std::int64_t t = begin; t < end; ++t) {
     std::int64_t row = t;
     if (args.token_index.present) {
@@ -54,8 +53,8 @@ void move_tokens(const device::SplitArgs& args, const Run& run, std::int64_t beg
         continue;
       }
     }
-    *reinterpret_cast<Bits*>(run.to + (row * run.to_global_row + t * run.to_token) * size) =
-        *reinterpret_cast<const Bits*>(run.from + row * run.from_row * size);
+    *reinterpret_cast<Bits*>(run.to + row * run.to_global_row + t * run.to_token) =
+        *reinterpret_cast<const Bits*>(run.from + row * run.from_row);
   }
 }
 
