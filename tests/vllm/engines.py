@@ -51,7 +51,11 @@ def plugin(on: bool) -> None:
 
 def build(speculation: str, *, on: bool, **named: Any) -> Any:
     from vllm import LLM
+    from vllm.plugins import load_general_plugins
 
+    # Once in a process, and with the plugin on: else its layer would never be registered.
+    plugin(True)
+    load_general_plugins()
     _take_models_without_experts()
     if speculation == "draft":
         _make_draft()

@@ -94,6 +94,9 @@ def main() -> int:
     plain = reference.generate([prompt(ids) for ids in PROMPTS], greedy(tokens, logprobs=5), use_tqdm=False)
     for one in plain[:3]:
         print("   ", bytes(i for i in one.outputs[0].token_ids if 0 < i < 256)[:70])
+    # A model that says one thing whatever is asked would agree with everything.
+    said = {tuple(one.outputs[0].token_ids) for one in plain}
+    expect(len(said) == len(plain) and all(len(set(ids)) > 1 for ids in said), f"plain texts: {len(said)} different ones")
 
     runs = {
         "ngram-8": dict(speculation="ngram", max_num_seqs=8),
