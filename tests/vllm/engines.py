@@ -12,6 +12,7 @@ os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
 os.environ["RECOVERSSM_VLLM"] = "1"  # at the import, so that the layer is registered; plugin() switches
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,8 @@ PROMPTS = [text.encode() for text in (
 
 def plugin(on: bool) -> None:
     """Whether the engines built from now on have this library's layers."""
-    os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
+    os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
+os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
 
 
 def build(speculation: str, *, on: bool, **named: Any) -> Any:
