@@ -14,7 +14,7 @@ from recoverssm.integrations import vllm as plugin
 from recoverssm.integrations.vllm import _metadata, _rules
 
 I32 = torch.int32
-GOOD = _rules.Facts(num_speculative_tokens=3)
+GOOD = _rules.Facts(num_speculative_tokens=3, untried=True)
 CUDA = replace(GOOD, version="0.33.0", platform="cuda", untried=True, runner=2, graphs="full_and_piecewise", eager=False)
 
 # Rule, facts that break it and nothing else, words of the reason.
@@ -89,6 +89,11 @@ def config(**changed):
 
 
 HYBRID = SimpleNamespace(architectures=["Qwen3NextForCausalLM"], hf_text_config=SimpleNamespace(layer_types=["linear_attention"]))
+
+
+@pytest.fixture(autouse=True)
+def _untried(monkeypatch):
+    monkeypatch.setenv("RECOVERSSM_VLLM_UNTRIED", "1")
 
 
 def test_facts_of_a_configuration():

@@ -10,16 +10,19 @@ from typing import Any
 # Before vLLM is imported: one process, a small cache, nothing fetched, no thread waits for another.
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
 os.environ["RECOVERSSM_VLLM"] = "1"  # at the import, so that the layer is registered; plugin() switches
 
-MODELS = Path(__file__).resolve().parents[2] / "python/recoverssm/demo/models"
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "python/recoverssm/demo/models"
+DRAFT = ROOT / "build/vllm/draft-of-one-layer"
 DRAFTS = 3
 SPECULATION: dict[str, dict[str, Any] | None] = {
     "none": None,
     "ngram": {"method": "ngram", "num_speculative_tokens": DRAFTS, "prompt_lookup_max": 5, "prompt_lookup_min": 2},
-    "draft": {"method": "draft_model", "model": str(MODELS / "hybrid-draft"), "num_speculative_tokens": DRAFTS},
+    "draft": {"method": "draft_model", "model": str(DRAFT), "num_speculative_tokens": DRAFTS},
 }
 
 PROMPTS = [text.encode() for text in (
@@ -44,12 +47,20 @@ PROMPTS = [text.encode() for text in (
 
 def plugin(on: bool) -> None:
     """Whether the engines built from now on have this library's layers."""
-    os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
+    os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
+os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
 
 
 def build(speculation: str, *, on: bool, **named: Any) -> Any:
     from vllm import LLM
+    from vllm.plugins import load_general_plugins
 
+    # Once in a process, and with the plugin on: else its layer would never be registered.
+    plugin(True)
+    load_general_plugins()
+    _take_models_without_experts()
+    if speculation == "draft":
+        _make_draft()
     plugin(on)
     start = time.monotonic()
     arguments = {"max_model_len": 2048, "max_num_seqs": 8} | named
@@ -60,6 +71,29 @@ def build(speculation: str, *, on: bool, **named: Any) -> Any:
     )  # fmt: skip
     print(f"  {speculation}, {'plugin' if on else 'stock'}, {named}: built in {time.monotonic() - start:.1f} s", flush=True)
     return engine
+
+
+def _take_models_without_experts() -> None:
+    """The small model is a Qwen3-Next whose layers all have a dense MLP; vLLM looks for one with experts and gives up without."""
+    from vllm.model_executor.models.qwen3_next import QwenNextMixtureOfExperts
+
+    QwenNextMixtureOfExperts.set_moe_parameters = lambda self: setattr(self, "moe_layers", [])
+
+
+def _make_draft() -> None:
+    """The draft model's first layer as a model: vLLM wants all layers of a drafter in one cache group, and groups here have one layer each, as
+    many as the target has layers of full attention."""
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    if (DRAFT / "config.json").exists():
+        return
+    DRAFT.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor for name, tensor in load_file(MODELS / "hybrid-draft/model.safetensors").items() if "layers.1." not in name}
+    save_file(weights, DRAFT / "model.safetensors", {"format": "pt"})
+    config = json.loads((MODELS / "hybrid-draft/config.json").read_text())
+    (DRAFT / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1, "layer_types": config["layer_types"][:1]}))
 
 
 def prompt(ids: bytes) -> Any:
@@ -82,6 +116,11 @@ def gdn_specs(engine: Any) -> list[Any]:
     """The cache specifications of GDN groups."""
     groups = scheduler(engine).kv_cache_config.kv_cache_groups
     return [group.kv_cache_spec for group in groups if hasattr(group.kv_cache_spec, "num_speculative_blocks")]
+
+
+def attention_specs(engine: Any) -> list[Any]:
+    groups = scheduler(engine).kv_cache_config.kv_cache_groups
+    return [group.kv_cache_spec for group in groups if not hasattr(group.kv_cache_spec, "num_speculative_blocks")]
 
 
 def capacity(engine: Any) -> tuple[int, float]:
