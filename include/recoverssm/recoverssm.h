@@ -75,8 +75,8 @@ enum { /* dtype. Activations (T below) and states: f32, bf16, f16. Index data: i
 enum { RECOVERSSM_TARGET_BEST = 0, RECOVERSSM_TARGET_PORTABLE = 1, RECOVERSSM_TARGET_AVX2 = 2, RECOVERSSM_TARGET_AVX512 = 3 };
 
 /* Where operations run; all give the same bits. cuda: tensors and workspace are memory of the current device, a run puts its kernels on
- * the launch's stream and returns. docs/cuda.md. */
-enum { RECOVERSSM_BACKEND_CPU = 0, RECOVERSSM_BACKEND_CUDA = 1 };
+ * the launch's stream and returns. docs/cuda.md. sycl: the same of a queue and its context. docs/sycl.md. */
+enum { RECOVERSSM_BACKEND_CPU = 0, RECOVERSSM_BACKEND_CUDA = 1, RECOVERSSM_BACKEND_SYCL = 2 };
 
 enum { /* operations as a device flag names them */
        RECOVERSSM_OP_SPLIT_PROJECTIONS = 1,
@@ -459,9 +459,9 @@ typedef struct recoverssm_launch {
   recoverssm_counters* counters; /* optional, added to. Like the workspace, it must not lie in a tensor: nobody checks that */
   int32_t parallel_workers;      /* default 1; at least 1 */
   int32_t target;                /* RECOVERSSM_TARGET_, default best */
-  void* stream;                  /* cuda: a cudaStream_t; null: the default stream */
-  recoverssm_device_flag* flag;  /* cuda: optional, in memory the device can write */
-  int32_t backend; /* RECOVERSSM_BACKEND_, default cpu. cuda reads neither parallel_ fields nor target, and takes no counters */
+  void* stream;                  /* cuda: a cudaStream_t; sycl: an in-order sycl::queue*; null: the default one */
+  recoverssm_device_flag* flag;  /* cuda, sycl: optional, in memory the device can write */
+  int32_t backend; /* RECOVERSSM_BACKEND_, default cpu. The others read neither parallel_ fields nor target, and take no counters */
   int32_t reserved;
 } recoverssm_launch;
 
@@ -473,6 +473,8 @@ RECOVERSSM_API int recoverssm_context_create(int32_t threads, recoverssm_context
 /* For a stream of the current device (a cudaStream_t; null: the default stream), with its workspace in that device's memory. Unsupported,
  * with the reason, where nothing runs on CUDA. */
 RECOVERSSM_API int recoverssm_context_create_cuda(void* stream, recoverssm_context** context);
+/* The same on SYCL: an in-order sycl::queue*, which must outlive the context; null: a queue of the default device. */
+RECOVERSSM_API int recoverssm_context_create_sycl(void* queue, recoverssm_context** context);
 /* Sets the launch's workspace (at least workspace_bytes; grown here, never in run), parallel_ fields, backend and stream. With 0 bytes: for asking a
  * workspace size. They stay right until the context's next launch with more bytes, or its end. */
 RECOVERSSM_API int recoverssm_context_launch(recoverssm_context* context, size_t workspace_bytes, recoverssm_launch* launch);
@@ -547,6 +549,10 @@ RECOVERSSM_API int recoverssm_cuda_available(void);
 RECOVERSSM_API const char* recoverssm_cuda_architectures(void);
 RECOVERSSM_API int recoverssm_cuda_device_count(int32_t* count); /* usable or not; 0 without a driver */
 RECOVERSSM_API int recoverssm_cuda_describe_device(int32_t index, recoverssm_cuda_device* device);
+
+/* What of SYCL there is. available: OK, or UNSUPPORTED with the reason (no module, no device, a device whose arithmetic is not exact). */
+RECOVERSSM_API int recoverssm_sycl_available(void);
+RECOVERSSM_API const char* recoverssm_sycl_runtime(void); /* "libsycl 9.0.0"; "" without the module */
 
 /* "invalid_argument", "bf16", "avx2", "cuda", "commit", "gdn_f32"; "unknown" for a number that is none. Size of an element in bytes, or 0. */
 RECOVERSSM_API const char* recoverssm_status_name(int status);

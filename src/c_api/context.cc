@@ -45,6 +45,15 @@ int recoverssm_context_create_cuda(void* stream, recoverssm_context** context) {
   });
 }
 
+int recoverssm_context_create_sycl(void* queue, recoverssm_context** context) {
+  return guarded([&]() -> Status {
+    if (context == nullptr) return invalid("context_create_sycl", "context", "null", "where to write the context");
+    *context = nullptr;
+    *context = std::make_unique<recoverssm_context>(Context::sycl(queue)).release();
+    return {};
+  });
+}
+
 int recoverssm_context_launch(recoverssm_context* context, size_t workspace_bytes, recoverssm_launch* launch) {
   return guarded([&]() -> Status {
     const char* const op = "context_launch";

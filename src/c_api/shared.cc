@@ -116,6 +116,19 @@ int recoverssm_cuda_describe_device(int32_t index, recoverssm_cuda_device* devic
   });
 }
 
+int recoverssm_sycl_available() {
+  return guarded([]() -> Status {
+    std::string reason = sycl_backend::unavailable_reason();
+    if (reason.empty()) reason = sycl_backend::inexact();
+    return reason.empty() ? Status{} : Status{ErrorKind::unsupported, "sycl: " + reason};
+  });
+}
+
+const char* recoverssm_sycl_runtime() {
+  static const std::string text = sycl_backend::runtime();
+  return text.c_str();
+}
+
 const char* recoverssm_status_name(int status) {
   if (status == RECOVERSSM_OUT_OF_MEMORY) return "out_of_memory";
   return name_of(enum_of<ErrorKind>(status));

@@ -20,12 +20,13 @@ struct DeltaCut {
   std::int32_t tiles = 1;          // tasks a head
   std::int32_t token_chunk = 1;    // tokens prepared at once
   std::int32_t local_floats = 0;   // of a sub-group
-  std::int32_t sub_groups = 1;     // of a work-group
 };
 
-// What a kernel is compiled for: sub-group size, K in chunks of 32 (rounded up), whether K is 32 * CHUNKS, the gate.
-template <int SG, int CHUNKS, bool WHOLE, bool KDA>
+// What a kernel is compiled for: sub-group size, sub-groups of a work-group, K in chunks of 32 (rounded up), whether K is 32 * CHUNKS, the
+// gate.
+template <int SG, int GROUPS, int CHUNKS, bool WHOLE, bool KDA>
 struct Delta {
+  static constexpr int kGroups = GROUPS;
   static constexpr int kSub = SG, kPadded = 32 * CHUNKS, kElements = kPadded / SG, kLeaves = 32 / SG;
   static constexpr bool kWhole = WHOLE, kKda = KDA;
 
@@ -139,22 +140,6 @@ RSSM_HOST_DEVICE void store_tile(const LanesOf<D>& lanes, const Tile<D>& tile, f
       write_key<D>(lanes, stage, tile.h[r]);
       store_row<D>(lanes, stage, head + 2 * row, dtype, K);
     }
-  }
-}
-
-// The state as it reads back after a store.
-template <class D>
-RSSM_HOST_DEVICE void round_tile(const LanesOf<D>& lanes, Tile<D>& tile, float* stage, DType dtype) {
-  if (dtype == DType::f32) return;
-  RSSM_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    write_key<D>(lanes, stage, tile.h[r]);
-    RSSM_NO_UNROLL
-    for (int e = 0; e < D::kElements; ++e) {
-      float& x = stage[element<D>(lanes, e)];
-      x = dtype == DType::bf16 ? BF16::widen(BF16::narrow(x)) : F16::widen(F16::narrow(x));
-    }
-    read_key<D>(lanes, tile.h[r], stage);
   }
 }
 
@@ -398,23 +383,37 @@ struct Task {
 
   RSSM_HOST_DEVICE Task(const ::sycl::nd_item<3>& item, const DeltaCut& cut, float* local)
       : lanes(item),
-        stage(local + static_cast<std::int64_t>(lanes.group.get_group_linear_id()) * cut.local_floats),
+        stage(local + static_cast<std::int64_t>(sub_group_index<D::kGroups>(lanes.group)) * cut.local_floats),
         tokens(stage + D::kPadded),
-        number(static_cast<std::int64_t>(item.get_group(2)) * cut.sub_groups +
-               static_cast<std::int64_t>(lanes.group.get_group_linear_id())),
+        number(static_cast<std::int64_t>(item.get_group(2)) * D::kGroups + sub_group_index<D::kGroups>(lanes.group)),
         row(static_cast<std::int64_t>(item.get_group(1))),
         layer(static_cast<std::int64_t>(item.get_group(0))) {}
 };
 
 // ---- rows
 
-// A row with a token_index entry that names no row writes nothing.
-template <int SG>
-RSSM_HOST_DEVICE void drop_bad_tokens(const Lanes<SG>& lanes, const RowsArgs& args, DeviceRow& row) {
+// A row with a token_index entry that names no row writes nothing. The lanes' findings meet in local memory: what a sub-group function returns
+// would be one value a lane to the CPU's compiler, and so would all that a row decides.
+template <class D>
+RSSM_HOST_DEVICE void drop_bad_tokens(const LanesOf<D>& lanes, float* stage, const RowsArgs& args, DeviceRow& row) {
   if (!args.token_index.present || row.kind == DeviceRowKind::skip) return;
-  bool bad = false;
-  for (std::int64_t t = lanes.lane; t < row.length; t += SG) bad = bad || !names_a_row(args, row.begin + t);
-  if (lanes.any(bad)) drop_row(row);
+  if (lanes.lane == 0) stage[0] = 0.0f;
+  lanes.barrier();
+  for (std::int64_t t = lanes.lane; t < row.length; t += D::kSub) {
+    if (!names_a_row(args, row.begin + t)) stage[0] = 1.0f;
+  }
+  lanes.barrier();
+  if (stage[0] != 0.0f) drop_row(row);
+  lanes.barrier();
+}
+
+// Lazy form: how many records wait now, said by a row's first task. Its other heads may read either count: of both, all that they look at is
+// whether it is in range.
+template <int SG>
+RSSM_HOST_DEVICE void set_pending(const Lanes<SG>& lanes, const View& pending, std::int32_t block, std::int32_t count) {
+  if (!pending.present || lanes.lane != 0) return;
+  auto& value = *reinterpret_cast<std::int32_t*>(at(pending, block));
+  ::sycl::atomic_ref<std::int32_t, ::sycl::memory_order::relaxed, ::sycl::memory_scope::device>(value).store(count);
 }
 
 // Outputs of a null row: zeros for value rows value0..last-1 of its tokens.

@@ -3,6 +3,8 @@
 //   template <...> void body(const ::sycl::nd_item<3>& item, const Args& args[, float* local])
 #pragma once
 
+#include <cstdint>
+
 #if defined(RSSM_AT_RUN_TIME)
 #include <sycl/atomic_ref.hpp>
 #include <sycl/builtins.hpp>
@@ -33,11 +35,50 @@
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((::sycl::ext::oneapi::experimental::nd_range_kernel<3>)) void name(Args args) { \
     __VA_ARGS__(::sycl::ext::oneapi::this_work_item::get_nd_item<3>(), args);                                                  \
   }
-// Sub-groups of RSSM_SUB_GROUP work items, with local memory.
+// Sub-groups of RSSM_SUB_GROUP work items, with local memory. A kernel's parameters are each work item's own to a compiler that vectorises
+// over work items: what is decided by them would be decided by lane. A copy in local memory is one for the sub-group, and a decision too.
 #define RSSM_SUB_GROUP_KERNEL(name, Args, ...)                                                                    \
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((::sycl::ext::oneapi::experimental::nd_range_kernel<3>))           \
       SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((::sycl::ext::oneapi::experimental::sub_group_size<RSSM_SUB_GROUP>)) void \
       name(Args args, ::sycl::ext::oneapi::experimental::work_group_memory<float[]> local) {                      \
-    __VA_ARGS__(::sycl::ext::oneapi::this_work_item::get_nd_item<3>(), args, &local[0]);                          \
+    float* memory = &local[0];                                                                                    \
+    const Args& shared = recoverssm::sycl_backend::args_in_local(args, memory);                                   \
+    __VA_ARGS__(::sycl::ext::oneapi::this_work_item::get_nd_item<3>(), shared, memory);                           \
   }
 #endif
+
+namespace recoverssm::sycl_backend {
+
+// Which sub-group of its work-group this is. That it is the only one, where it is, must be known when the kernel is compiled: the CPU's
+// compiler takes its number for one that may differ from lane to lane, and everything that follows from it too.
+template <int GROUPS>
+inline RSSM_INLINE int sub_group_index(const ::sycl::sub_group& group) {
+  return GROUPS == 1 ? 0 : static_cast<int>(group.get_group_linear_id());
+}
+
+// Floats of local memory that a sub-group's copy of its parameters takes.
+template <class Args>
+constexpr int args_floats() {
+  return static_cast<int>((sizeof(Args) + 63) / 64 * 16);
+}
+
+#if defined(RSSM_AT_RUN_TIME) && defined(RSSM_SUB_GROUP)
+// Copies `args` to the sub-group's piece of `memory`, which moves past all of these.
+template <class Args>
+inline RSSM_INLINE const Args& args_in_local(const Args& args, float*& memory) {
+  using Word __attribute__((may_alias)) = std::uint32_t;
+  static_assert(sizeof(Args) % sizeof(Word) == 0);
+  const ::sycl::sub_group group = ::sycl::ext::oneapi::this_work_item::get_sub_group();
+  float* const to = memory + sub_group_index<RSSM_SUB_GROUPS>(group) * args_floats<Args>();
+  const auto* const from = reinterpret_cast<const Word*>(&args);
+  for (int i = static_cast<int>(group.get_local_linear_id()); i < static_cast<int>(sizeof(Args) / sizeof(Word));
+       i += RSSM_SUB_GROUP) {
+    reinterpret_cast<Word*>(to)[i] = from[i];
+  }
+  memory += RSSM_SUB_GROUPS * args_floats<Args>();
+  ::sycl::group_barrier(group);
+  return *reinterpret_cast<const Args*>(to);
+}
+#endif
+
+}  // namespace recoverssm::sycl_backend

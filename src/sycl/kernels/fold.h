@@ -27,4 +27,43 @@ RSSM_HOST_DEVICE bool fold_records(const LanesOf<D>& lanes, Tile<D>& tile, const
   return n <= token_chunk;
 }
 
+// The lazy form's first launch: the kept records that wait in a row's block go into its state, rounded as a commit would. The second launch, the
+// operation itself, finds the state as it then is. Two kernels, since the CPU's compiler keeps what one of them decides for a sub-group as a
+// whole, and for both in one it does so lane by lane.
+struct FoldArgs {
+  RowsArgs rows;
+  View state, pending;
+  RecordArgs records;
+  GateArgs gate;
+  std::int64_t record_capacity = 0;
+  std::int32_t HV = 0, K = 0, V = 0;
+  DeltaCut cut;
+};
+
+template <class D>
+RSSM_HOST_DEVICE void fold_body(const ::sycl::nd_item<3>& item, const FoldArgs& args, float* local) {
+  const Task<D> task(item, args.cut, local);
+  const LanesOf<D>& lanes = task.lanes;
+  const int head = static_cast<int>(task.number / args.cut.tiles), tile_index = static_cast<int>(task.number % args.cut.tiles);
+  if (head >= args.HV) return;
+  const int value0 = tile_index * args.cut.task_rows;
+  const int last = args.V - value0 < args.cut.task_rows ? args.V : value0 + args.cut.task_rows;
+
+  bool from_block = false;
+  int waiting = 0;
+  DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, task.row, from_block, waiting);
+  drop_bad_tokens<D>(lanes, task.stage, args.rows, row);
+  if (row.kind != DeviceRowKind::live || waiting == 0) return;
+
+  std::byte* const state = at(args.state, row.block, head);
+  Tile<D> tile;
+  bool prepared = false;
+  for (int value = value0; value < last; value += kRows) {
+    load_tile<D>(lanes, tile, task.stage, state, args.state.dtype, value, args.V, args.K);
+    prepared = fold_records<D>(lanes, tile, args.records, args.gate, task.tokens, args.cut.token_chunk, row.block, head, waiting,
+                               value, args.K, args.V, prepared, [](int) RSSM_INLINE {});
+    store_tile<D>(lanes, tile, task.stage, state, args.state.dtype, value, args.V, args.K);
+  }
+}
+
 }  // namespace recoverssm::sycl_backend

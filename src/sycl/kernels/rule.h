@@ -1,7 +1,7 @@
-// gated_delta_rule: plain rows of any length. A sub-group keeps four state rows in registers from the first token to the last.
+// gated_delta_rule: plain rows of any length; records that wait have been folded by a launch before (fold.h). A sub-group keeps four state rows in registers from the first token to the last.
 #pragma once
 
-#include "sycl/kernels/fold.h"
+#include "sycl/kernels/delta.h"
 
 namespace recoverssm::sycl_backend {
 
@@ -9,7 +9,6 @@ struct PlainArgs {
   RuleArgs rule;
   RowsArgs rows;
   View state, out, pending;
-  RecordArgs records;
   std::int64_t record_capacity = 0;
   DeltaCut cut;
 };
@@ -26,26 +25,22 @@ RSSM_HOST_DEVICE void plain_body(const ::sycl::nd_item<3>& item, const PlainArgs
   bool from_block = false;
   int waiting = 0;
   DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, task.row, from_block, waiting);
-  drop_bad_tokens(lanes, args.rows, row);
+  drop_bad_tokens<D>(lanes, task.stage, args.rows, row);
   if (lanes.lane == 0) report(args.rows.reporter, row.found, task.row);
   if (row.kind == DeviceRowKind::skip) return;
   if (row.kind == DeviceRowKind::null) return zero_out(lanes, args.out, args.rows, row, head, value0, last);
 
+  if (task.number == 0) set_pending(lanes, args.pending, row.block, 0);
   std::byte* const state = at(args.state, row.block, head);
   const DType dtype = args.state.dtype;
   const std::int64_t chunk = args.cut.token_chunk;
-  const bool stays = row.length <= chunk && waiting == 0;  // what is prepared for the first rows serves the others
+  const bool stays = row.length <= chunk;  // what is prepared for the first rows serves the others
   Tile<D> tile;
   for (int value = value0; value < last; value += kRows) {
     if (from_block) {
       load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
     } else {
       clear_tile(tile);
-    }
-    if (waiting > 0) {
-      fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head, waiting, value,
-                      K, V, false, [](int) RSSM_INLINE {});
-      round_tile<D>(lanes, tile, task.stage, dtype);
     }
     for (std::int64_t first = 0; first < row.length; first += chunk) {
       const int count = static_cast<int>(min64(row.length - first, chunk));

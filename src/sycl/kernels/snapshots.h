@@ -23,7 +23,7 @@ RSSM_HOST_DEVICE void snapshots_body(const ::sycl::nd_item<3>& item, const Snaps
   const int value0 = tile_index * args.cut.task_rows, last = V - value0 < args.cut.task_rows ? V : value0 + args.cut.task_rows;
 
   DeviceRow row = snapshots_row(args.rows, task.row);
-  drop_bad_tokens(lanes, args.rows, row);
+  drop_bad_tokens<D>(lanes, task.stage, args.rows, row);
   if (lanes.lane == 0) report(args.rows.reporter, row.found, task.row);
   if (row.kind == DeviceRowKind::skip) return;
   if (row.kind == DeviceRowKind::null) return zero_out(lanes, args.out, args.rows, row, head, value0, last);

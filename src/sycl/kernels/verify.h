@@ -1,8 +1,7 @@
-// gated_delta_rule_verify: windows that leave records. In the lazy form one task takes a whole head (one tile), so that it has read all the old
-// records before it writes one.
+// gated_delta_rule_verify: windows that leave records. In the lazy form the old ones have been folded by a launch before (fold.h).
 #pragma once
 
-#include "sycl/kernels/fold.h"
+#include "sycl/kernels/delta.h"
 
 namespace recoverssm::sycl_backend {
 
@@ -25,25 +24,15 @@ RSSM_HOST_DEVICE void verify_body(const ::sycl::nd_item<3>& item, const VerifyAr
 
   int waiting = 0;
   DeviceRow row = verify_row(args.rows, args.pending, task.row, waiting);
-  drop_bad_tokens(lanes, args.rows, row);
+  drop_bad_tokens<D>(lanes, task.stage, args.rows, row);
   if (lanes.lane == 0) report(args.rows.reporter, row.found, task.row);
   if (row.kind == DeviceRowKind::skip) return;
   if (row.kind == DeviceRowKind::null) return zero_out(lanes, args.out, args.rows, row, head, value0, last);
 
-  std::byte* const state = at(args.state, row.block, head);
+  if (task.number == 0) set_pending(lanes, args.pending, row.block, static_cast<std::int32_t>(row.length));
+  const std::byte* const state = at(args.state, row.block, head);
   const DType dtype = args.state.dtype;
   Tile<D> tile;
-  // Lazy form: the state with the kept records in it goes back before the window's records replace them.
-  if (waiting > 0) {
-    bool prepared = false;
-    for (int value = value0; value < last; value += kRows) {
-      load_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
-      prepared = fold_records<D>(lanes, tile, args.records, args.rule.gate, task.tokens, args.cut.token_chunk, row.block, head,
-                                 waiting, value, K, V, prepared, [](int) RSSM_INLINE {});
-      store_tile<D>(lanes, tile, task.stage, state, dtype, value, V, K);
-    }
-    lanes.barrier();
-  }
 
   const View& corrections = D::kKda ? args.records.corrections : args.records.packed;
   const int length = static_cast<int>(row.length), chunk = args.cut.token_chunk;

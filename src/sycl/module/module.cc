@@ -3,6 +3,7 @@
 
 #include "sycl/module/bench_calls.h"
 #include "sycl/module/devices.h"
+#include "sycl/module/exact.h"
 #include "sycl/module/operations.h"
 
 namespace recoverssm::sycl_backend {
@@ -42,7 +43,7 @@ Module make() {
   made.calls = module::device_calls();
   made.bench = make_bench_calls();
   made.devices = module::devices;
-  made.inexact = [] { return std::string(); };
+  made.inexact = module::inexact;
   made.runtime = module::runtime;
   made.set_sub_group_size = set_sub_group_size_wanted;
 #define RECOVERSSM_OP(name, Params)                 \

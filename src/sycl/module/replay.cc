@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sycl/kernels/pending.h"
+#include "sycl/kernels/replay.h"
 #include "sycl/module/delta.h"
 #include "sycl/module/layers.h"
 

@@ -1,8 +1,7 @@
-// gated_delta_rule on SYCL: plain rows. With pending a second, tiny launch clears the counts, which every head of a row reads.
+// gated_delta_rule on SYCL: plain rows. With pending a launch before it folds the records that wait.
 #include "sycl/kernels/rule.h"
 
 #include "contract/rules.h"
-#include "sycl/kernels/pending.h"
 #include "sycl/module/delta.h"
 
 namespace recoverssm::sycl_backend {
@@ -11,7 +10,6 @@ std::size_t workspace_bytes(const GatedDeltaRuleParams&, ::sycl::queue&) { retur
 
 void prepare(const GatedDeltaRuleParams& p, ::sycl::queue& queue) {
   kernel_of(queue, delta_program(select_shape(p.inputs.q.shape[2]), p.inputs.gate, traits_of(queue)), "plain");
-  if (p.pending.present()) kernel_of(queue, kPending, "clear_pending");
 }
 
 void launch(const GatedDeltaRuleParams& p, const Launch& launch, ::sycl::queue& queue) {
@@ -23,17 +21,13 @@ void launch(const GatedDeltaRuleParams& p, const Launch& launch, ::sycl::queue& 
   args.state = view_of(p.state);
   args.out = view_of(p.out);
   args.pending = view_of(p.pending);
-  args.records = record_args(p.records);
   args.record_capacity = p.pending.present() ? record_capacity(p.inputs.gate, p.records) : 0;
   const DeltaShape shape = select_shape(args.rule.K);
   args.cut =
       cut_of(shape, p.inputs.gate, args.rows.rows * args.rule.HV, args.rule.V, kMostTokensPrepared, /*together=*/false, traits);
-  launch_delta(queue, delta_program(shape, p.inputs.gate, traits), "plain", 1, args.rows.rows,
-               std::int64_t{args.rule.HV} * args.cut.tiles, args.cut, traits, args);
-  if (!p.pending.present()) return;
-  const PendingArgs pending = {args.rows, args.pending, args.record_capacity};
-  launch_kernel(queue, kernel_of(queue, kPending, "clear_pending"),
-                range_of(1, 1, ceil_div(args.rows.rows, kPendingItems), kPendingItems), pending);
+  const Program program = delta_program(shape, p.inputs.gate, traits);
+  launch_fold(queue, program, p, args.rows, args.record_capacity, shape, traits);
+  launch_delta(queue, program, "plain", 1, args.rows.rows, std::int64_t{args.rule.HV} * args.cut.tiles, args.cut, traits, args);
 }
 
 }  // namespace recoverssm::sycl_backend

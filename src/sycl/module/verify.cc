@@ -1,6 +1,6 @@
-// gated_delta_rule_verify on SYCL. One launch; the lazy form takes a second, tiny one that stores the pending counts, which every head of a row
-// reads.
-#include "sycl/kernels/pending.h"
+// gated_delta_rule_verify on SYCL. One launch; the lazy form takes one before it, which folds the records that wait.
+#include "sycl/kernels/verify.h"
+
 #include "sycl/module/delta.h"
 
 namespace recoverssm::sycl_backend {
@@ -9,7 +9,6 @@ std::size_t workspace_bytes(const GatedDeltaRuleVerifyParams&, ::sycl::queue&) {
 
 void prepare(const GatedDeltaRuleVerifyParams& p, ::sycl::queue& queue) {
   kernel_of(queue, delta_program(select_shape(p.inputs.q.shape[2]), p.inputs.gate, traits_of(queue)), "verify");
-  if (p.pending.present()) kernel_of(queue, kPending, "store_pending");
 }
 
 void launch(const GatedDeltaRuleVerifyParams& p, const Launch& launch, ::sycl::queue& queue) {
@@ -24,13 +23,10 @@ void launch(const GatedDeltaRuleVerifyParams& p, const Launch& launch, ::sycl::q
   args.records = record_args(p.records);
   const DeltaShape shape = select_shape(args.rule.K);
   args.cut = cut_of(shape, p.inputs.gate, args.rows.rows * args.rule.HV, args.rule.V, p.rows.window_capacity,
-                    /*together=*/p.pending.present(), traits);
-  launch_delta(queue, delta_program(shape, p.inputs.gate, traits), "verify", 1, args.rows.rows,
-               std::int64_t{args.rule.HV} * args.cut.tiles, args.cut, traits, args);
-  if (!p.pending.present()) return;
-  const PendingArgs pending = {args.rows, args.pending, 0};
-  launch_kernel(queue, kernel_of(queue, kPending, "store_pending"),
-                range_of(1, 1, ceil_div(args.rows.rows, kPendingItems), kPendingItems), pending);
+                    /*together=*/false, traits);
+  const Program program = delta_program(shape, p.inputs.gate, traits);
+  launch_fold(queue, program, p, args.rows, p.rows.window_capacity, shape, traits);
+  launch_delta(queue, program, "verify", 1, args.rows.rows, std::int64_t{args.rule.HV} * args.cut.tiles, args.cut, traits, args);
 }
 
 }  // namespace recoverssm::sycl_backend
