@@ -13,7 +13,6 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "recoverssm/recoverssm.hpp"
-#include "recoverssm/sycl.hpp"
 
 namespace recoverssm::cli {
 
@@ -98,10 +97,6 @@ std::function<int()> add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--compare", arguments->compare, "cuda, sycl: run every call on this backend as well; all bits must agree")
       ->check(CLI::IsMember({"cpu"}));
-  command
-      ->add_option("--sub-group", arguments->sub_group, "sycl: work items of a sub-group, where the device has such; 0: its best")
-      ->check(CLI::IsMember({0, 8, 16, 32}))
-      ->capture_default_str();
   command->add_flag("--no-guards", arguments->no_guards,
                     "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");
   command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
