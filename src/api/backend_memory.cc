@@ -5,6 +5,7 @@
 
 #include "contract/overlap.h"
 #include "cuda/device.h"
+#include "sycl/load.h"
 
 namespace recoverssm {
 namespace {
@@ -52,7 +53,10 @@ constexpr BackendMemory kCpu{.allocate = allocate,
 
 }  // namespace
 
-const BackendMemory& backend_memory(Backend backend) { return backend == Backend::cuda ? cuda::memory() : kCpu; }
+const BackendMemory& backend_memory(Backend backend) {
+  if (backend == Backend::cuda) return cuda::memory();
+  return backend == Backend::sycl ? sycl_backend::memory() : kCpu;
+}
 
 Status read_back(Backend backend, void* stream, const TensorView& view, std::vector<std::byte>& bytes, TensorView& here) {
   here = view;

@@ -5,11 +5,11 @@
 #include <map>
 #include <memory>
 
+#include "api/devices.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
-#include "recoverssm/cuda.hpp"
 #include "simulate/report.h"
 #include "simulate/simulation.h"
 
@@ -28,8 +28,9 @@ struct Arguments {
 
 int run(const Arguments& arguments) {
   if (const int code = try_report("simulate", arguments.report); code != kOk) return code;
-  if (const std::string reason = cuda::unavailable_reason(); arguments.options.backend == Backend::cuda && !reason.empty()) {
-    fmt::print(stderr, "recoverssm simulate: backend cuda: {}; available: cpu\n", reason);
+  const Backend backend = arguments.options.backend;
+  if (const std::string reason = unavailable_reason(backend); !reason.empty()) {
+    fmt::print(stderr, "recoverssm simulate: backend {}: {}; available: cpu\n", name_of(backend), reason);
     return kUnavailable;
   }
   const bool only_json = arguments.report == "-";
@@ -67,7 +68,7 @@ int run(const Arguments& arguments) {
 const std::map<std::string, DType> kDTypes = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
 const std::map<std::string, LineKind> kLines = {{"anchored", LineKind::anchored}, {"rolled", LineKind::rolled}};
 
-const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}};
+const std::map<std::string, Backend> kBackends = {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sycl", Backend::sycl}};
 
 // An option whose value is a word of a map.
 template <class Value>
@@ -120,8 +121,8 @@ std::function<int()> add_simulate(CLI::App& app) {
   command
       ->add_option_function<std::string>(
           "--backend", [&o](const std::string& word) { o.backend = kBackends.at(word); },
-          "Where the sessions are: cpu or cuda; cpu")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+          "Where the sessions are: cpu, cuda or sycl; cpu")
+      ->check(CLI::IsMember({"cpu", "cuda", "sycl"}));
   command->add_option("--threads", o.threads, "Threads; 0: one a core")->check(CLI::Range(0, 1024));
   command->add_flag("--calls", arguments->calls, "Print every call to stderr");
   command->add_option("--json", arguments->report, "Write a JSON report to this file; - writes it, and nothing else, to stdout")

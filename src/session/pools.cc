@@ -1,8 +1,8 @@
 // Construction: pools of the session's own or the caller's, as the operations take them.
 #include <algorithm>
 
+#include "api/devices.h"
 #include "contract/rules.h"
-#include "recoverssm/cuda.hpp"
 #include "session/config.h"
 #include "session/state.h"
 
@@ -83,12 +83,14 @@ Layer layer_of(const SessionConfig& config, const LayerConfig& layer, const Laye
 }
 
 void require_backend(Backend backend) {
-  if (backend != Backend::cpu && backend != Backend::cuda) {
-    throw Error({ErrorKind::unsupported, text("session: backend: value ", static_cast<int>(backend), ", expected cpu or cuda")});
+  if (backend != Backend::cpu && backend != Backend::cuda && backend != Backend::sycl) {
+    throw Error(
+        {ErrorKind::unsupported, text("session: backend: value ", static_cast<int>(backend), ", expected cpu, cuda or sycl")});
   }
   if (backend == Backend::cpu) return;
-  if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
-    throw Error({ErrorKind::unsupported, text("session: backend: cuda, ", reason, ", expected one that runs here")});
+  if (const std::string reason = unavailable_reason(backend); !reason.empty()) {
+    throw Error(
+        {ErrorKind::unsupported, text("session: backend: ", name_of(backend), ", ", reason, ", expected one that runs here")});
   }
 }
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/device.h"
-#include "recoverssm/cuda.hpp"
+#include "api/devices.h"
 
 namespace recoverssm::simulate {
 
@@ -18,14 +17,16 @@ void must(Status status) {
 
 Device::Device(Backend backend) : backend_(backend) {
   if (!elsewhere()) return;
-  if (std::string reason = cuda::unavailable_reason(); !reason.empty()) throw Error({ErrorKind::unsupported, "cuda: " + reason});
-  stream_ = cuda::create_stream();
-  if (stream_ == nullptr) throw Error({ErrorKind::device_error, "cuda: the device gives no stream"});
+  const std::string name = name_of(backend);
+  if (std::string reason = unavailable_reason(backend); !reason.empty())
+    throw Error({ErrorKind::unsupported, name + ": " + reason});
+  stream_ = device_calls(backend).create_stream();
+  if (stream_ == nullptr) throw Error({ErrorKind::device_error, name + ": the device gives no stream"});
 }
 
 Device::~Device() {
   pieces_.clear(), parameters_.clear();
-  if (stream_ != nullptr) cuda::destroy_stream(stream_);
+  if (stream_ != nullptr) device_calls(backend_).destroy_stream(stream_);
 }
 
 void Device::copy(void* to, const void* from, std::size_t bytes) const {

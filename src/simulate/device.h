@@ -26,7 +26,10 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   bool elsewhere() const { return backend_ != Backend::cpu; }
-  Context context(int threads) const { return elsewhere() ? Context::cuda(stream_) : Context(threads); }
+  Context context(int threads) const {
+    if (!elsewhere()) return Context(threads);
+    return backend_ == Backend::cuda ? Context::cuda(stream_) : Context::sycl(stream_);
+  }
   // The configuration with this place, and parameters that its operations reach.
   SessionConfig placed(const SessionConfig& config, const std::vector<LayerModel>& layers);
   // A view for the session's calls of `view`, which lies in `host`: on a device one into piece `piece` of its memory, where the bytes are now.

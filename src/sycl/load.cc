@@ -82,6 +82,7 @@ std::size_t scratch_size_of(const Entry<Params>& entry, const Params& params, co
 }  // namespace
 
 const DeviceCalls& calls() { return module() == nullptr ? kAbsent : module()->calls; }
+const BackendMemory& memory() { return module()->memory; }
 const BenchCalls& bench_calls() { return module()->bench; }
 
 std::vector<Device> devices() { return module() == nullptr ? std::vector<Device>() : module()->devices(); }

@@ -1,6 +1,7 @@
 // What librecoverssm_sycl.so gives the library: one function, which returns this table. Both are built from one tree with one compiler.
 #pragma once
 
+#include "api/backend_memory.h"
 #include "api/devices.h"
 #include "sycl/bench.h"
 #include "sycl/ops.h"
@@ -17,6 +18,7 @@ struct Module {
   const char* version = nullptr;  // of the library it belongs to
   std::size_t size = 0;           // of this table
   DeviceCalls calls;
+  BackendMemory memory;
   BenchCalls bench;
   std::vector<Device> (*devices)() = nullptr;
   std::string (*inexact)() = nullptr;

@@ -4,6 +4,7 @@
 #include "sycl/module/bench_calls.h"
 #include "sycl/module/devices.h"
 #include "sycl/module/exact.h"
+#include "sycl/module/memory.h"
 #include "sycl/module/operations.h"
 
 namespace recoverssm::sycl_backend {
@@ -41,6 +42,7 @@ Module make() {
   made.version = RECOVERSSM_VERSION;
   made.size = sizeof(Module);
   made.calls = module::device_calls();
+  made.memory = module::memory_calls();
   made.bench = make_bench_calls();
   made.devices = module::devices;
   made.inexact = module::inexact;
