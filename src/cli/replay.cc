@@ -97,6 +97,8 @@ std::function<int()> add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--compare", arguments->compare, "cuda, sycl: run every call on this backend as well; all bits must agree")
       ->check(CLI::IsMember({"cpu"}));
+  command->add_option("--sub-group", arguments->sub_group, "sycl: size of the kernels' sub-groups; all give the same bits")
+      ->check(CLI::IsMember({8, 16, 32}));
   command->add_flag("--no-guards", arguments->no_guards,
                     "cuda: allocations of exactly their size, a workspace nobody has written: for compute-sanitizer");
   command->add_option("--mode", arguments->options.mode, "Arithmetic: exact, or fast")
