@@ -21,3 +21,16 @@ if(RECOVERSSM_SYCL)
   # The module is looked for by name: programs of the build tree look in its folder. Not in installed ones.
   list(APPEND CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/src)
 endif()
+
+# A module of another build may have this version's number and other structs. Both sides have a sum over the headers that they share (load.cc).
+file(GLOB shared_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/recoverssm/*.hpp ${PROJECT_SOURCE_DIR}/src/sycl/*.h
+     ${PROJECT_SOURCE_DIR}/src/api/*.h)
+set(sums "")
+foreach(header IN LISTS shared_headers)
+  file(SHA256 ${header} sum)
+  string(APPEND sums ${sum})
+endforeach()
+string(SHA256 sums "${sums}")
+string(SUBSTRING ${sums} 0 12 sums)
+set(RECOVERSSM_SYCL_MODULE_VERSION ${PROJECT_VERSION}-${sums})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shared_headers})

@@ -29,12 +29,24 @@ struct Arguments {
   int sub_group = 0;    // sycl; 0: the backend's choice
 };
 
+// Whether the device that runs the calls has sub-groups of this size.
+bool has_sub_group(int size) {
+  for (const sycl_backend::Device& device : sycl_backend::devices()) {
+    if (!device.chosen) continue;
+    return std::find(device.sub_group_sizes.begin(), device.sub_group_sizes.end(), size) != device.sub_group_sizes.end();
+  }
+  return false;
+}
+
 // Why nothing can run here, or nothing.
-std::string unavailable(const trace::ReplayOptions& options) {
+std::string unavailable(const Arguments& arguments) {
+  const trace::ReplayOptions& options = arguments.options;
   for (const Backend backend : {Backend::cuda, Backend::sycl}) {
     if (options.backend != name_of(backend)) continue;
     const std::string reason = unavailable_reason(backend);
-    return reason.empty() ? "" : fmt::format("backend {}: {}; available: cpu", options.backend, reason);
+    if (!reason.empty()) return fmt::format("backend {}: {}; available: cpu", options.backend, reason);
+    const bool offered = backend != Backend::sycl || arguments.sub_group == 0 || has_sub_group(arguments.sub_group);
+    return offered ? "" : fmt::format("backend sycl: this device has no sub-groups of {}", arguments.sub_group);
   }
   if (options.backend != "cpu") return fmt::format("backend {} is not one, there are: cpu, cuda, sycl", options.backend);
   Target resolved = Target::best;
@@ -51,7 +63,7 @@ int run(Arguments& arguments) {
   const bool only_json = arguments.report == "-";
   std::vector<trace::ReplayResult> results;
   int code = kOk;
-  const std::string reason = unavailable(arguments.options);
+  const std::string reason = unavailable(arguments);
   if (!reason.empty()) {
     fmt::print(stderr, "recoverssm replay: {}\n", reason);
     for (const std::string& path : arguments.files) {

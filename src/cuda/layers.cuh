@@ -32,7 +32,7 @@ struct LayerArgs {
   std::int32_t HV = 0, V = 0, K = 0, channels = 0, history = 0, index = 0;
   float lower_bound = 0, softplus_beta = 1, softplus_threshold = 20;
   std::int16_t group = 0;
-  std::int16_t capacity = 0;  // S of its records
+  std::int16_t capacity = 0;  // S of its records, or of its line
   DType state_dtype = DType::f32, line_dtype = DType::f32, key_gate_dtype = DType::f32, A_log_dtype = DType::f32,
         dt_bias_dtype = DType::f32;
   LineKind line_kind = LineKind::rolled;
@@ -68,9 +68,9 @@ inline LayerArgs layer_args(const Layer& layer, int index) {
     const TensorView& records = layer.gate == Gate::gdn ? layer.records.packed : layer.records.corrections;
     args.records = static_cast<std::byte*>(records.data);
     for (int d = 0; d < 3; ++d) args.record_stride[d] = records.stride[static_cast<std::size_t>(d)];
-    if (layer.records.present()) {
-      args.capacity = static_cast<std::int16_t>(min64(record_capacity(layer.gate, layer.records), INT16_MAX));
-    }
+  }
+  if (!layer.state.present() || layer.records.present()) {
+    args.capacity = static_cast<std::int16_t>(min64(layer_capacity(layer), INT16_MAX));
   }
   if (layer.gate == Gate::kda && layer.state.present()) {
     const TensorView& key_gate = layer.records.key_gate;

@@ -43,8 +43,8 @@ Loaded load() {
   if (handle == nullptr) return loaded;
   const auto function = reinterpret_cast<ModuleFunction>(dlsym(handle, kModuleFunction));
   const Module* const module = function == nullptr ? nullptr : function();
-  if (module == nullptr || std::strcmp(module->version, RECOVERSSM_VERSION) != 0 || module->size != sizeof(Module)) {
-    loaded.reason = std::string(kModuleFile) + ": of another version than this library, " RECOVERSSM_VERSION;
+  if (module == nullptr || std::strcmp(module->version, RECOVERSSM_MODULE_VERSION) != 0) {
+    loaded.reason = std::string(kModuleFile) + ": of another build than this library, " RECOVERSSM_MODULE_VERSION;
     return loaded;  // left loaded: a SYCL runtime does not like to go
   }
   loaded.module = module;

@@ -15,8 +15,7 @@ struct Entry {  // null: not there
 };
 
 struct Module {
-  const char* version = nullptr;  // of the library it belongs to
-  std::size_t size = 0;           // of this table
+  const char* version = nullptr;  // of the library it belongs to, first in every module
   DeviceCalls calls;
   BackendMemory memory;
   BenchCalls bench;

@@ -32,8 +32,9 @@ constexpr int sub_groups_of(const DeviceTraits& traits) { return traits.cpu ? 1 
 
 // Tasks a compute unit should have, so that none waits for the last one.
 constexpr std::int64_t kTasksPerUnit = 8;
-constexpr int kRowsAtOnce = 4;      // state rows in registers
-constexpr int kLocalFloats = 4096;  // of a sub-group: four fit a GPU's 64 KiB, one a CPU's first-level cache
+constexpr int kRowsAtOnce = 4;         // state rows in registers
+constexpr int kLocalFloats = 4096;     // of a sub-group: four fit a GPU's 64 KiB, one a CPU's first-level cache
+constexpr int kParameterFloats = 512;  // of these, for the kernel's parameters, copied: at most what an Intel GPU takes
 constexpr int kMostTokensPrepared = 16;
 
 // Value rows of a task, where the call has `heads` heads (of all rows and layers). together: one task a head.
@@ -43,10 +44,14 @@ constexpr int select_task_rows(std::int64_t heads, std::int64_t V, bool together
   return static_cast<int>((pieces + tiles - 1) / tiles * kRowsAtOnce);
 }
 
+// Floats of local memory that a sub-group has for prepared tokens, and for a state row on its way.
+constexpr int token_floats(const DeltaShape& shape, bool kda) { return 32 * shape.chunks * (kda ? 3 : 2) + 4; }
+constexpr int stage_floats(const DeltaShape& shape) { return 32 * shape.chunks; }
+
 // Tokens whose keys, queries and decays are prepared at once.
 constexpr int select_token_chunk(const DeltaShape& shape, bool kda, std::int64_t wanted) {
-  const int token = 32 * shape.chunks * (kda ? 3 : 2) + 4;
-  const std::int64_t most = std::min<std::int64_t>(kLocalFloats / token, kMostTokensPrepared);
+  const int room = kLocalFloats - kParameterFloats - stage_floats(shape);
+  const std::int64_t most = std::min<std::int64_t>(room / token_floats(shape, kda), kMostTokensPrepared);
   return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, most));
 }
 

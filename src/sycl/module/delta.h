@@ -27,7 +27,7 @@ inline DeltaCut cut_of(const DeltaShape& shape, Gate gate, std::int64_t heads, s
   cut.task_rows = select_task_rows(heads, V, together, traits);
   cut.tiles = static_cast<std::int32_t>(ceil_div(V, cut.task_rows));
   cut.token_chunk = select_token_chunk(shape, kda, tokens);
-  cut.local_floats = 32 * shape.chunks + cut.token_chunk * (32 * shape.chunks * (kda ? 3 : 2) + 4);
+  cut.local_floats = stage_floats(shape) + cut.token_chunk * token_floats(shape, kda);
   return cut;
 }
 
@@ -35,6 +35,7 @@ inline DeltaCut cut_of(const DeltaShape& shape, Gate gate, std::int64_t heads, s
 template <class Args>
 void launch_delta(::sycl::queue& queue, const Program& program, const char* name, std::int64_t layers, std::int64_t rows,
                   std::int64_t tasks, const DeltaCut& cut, const DeviceTraits& traits, const Args& args) {
+  static_assert(args_floats<Args>() <= kParameterFloats);
   const std::int64_t sub_groups = sub_groups_of(traits);
   const auto range = range_of(layers, rows, ceil_div(tasks, sub_groups), sub_groups * traits.sub_group);
   launch_kernel(queue, kernel_of(queue, program, name), range, args,

@@ -13,7 +13,8 @@ struct Default {
   std::string reason;
 };
 
-// Why operations do not run on a device.
+}  // namespace
+
 std::string unusable(::sycl::device device) {
   if (!device.has(::sycl::aspect::usm_device_allocations)) return "no device memory (usm_device_allocations)";
   if (!device.ext_oneapi_can_build(::sycl::ext::oneapi::experimental::source_language::sycl)) {
@@ -22,6 +23,8 @@ std::string unusable(::sycl::device device) {
   if (sub_group_size(device) == 0) return "no sub-groups of 8, 16 or 32";
   return {};
 }
+
+namespace {
 
 Default make_default() {
   Default made;
@@ -93,6 +96,11 @@ constexpr std::size_t kMemoryAlignment = 256;
   return *the_default().queue;
 }
 
+bool on_default_device(const ::sycl::queue& queue) {
+  const ::sycl::queue* const ours = the_default().queue.get();
+  return ours != nullptr && queue.get_context() == ours->get_context() && queue.get_device() == ours->get_device();
+}
+
 }  // namespace recoverssm::sycl_backend
 
 namespace recoverssm::sycl_backend::module {
@@ -122,7 +130,13 @@ DeviceCalls device_calls() {
       .allocate = [](void* stream, std::size_t bytes) -> void* {
         return memory_or_null([&] { return ::sycl::aligned_alloc_device(kMemoryAlignment, bytes, queue_of(stream)); });
       },
-      .release = [](void* stream, void* memory) { ::sycl::free(memory, queue_of(stream)); },
+      .release =
+          [](void* stream, void* memory) {
+            // Kernels on the queue may still use it, and free does not wait by itself. The pointer is freed whatever they came to.
+            ::sycl::queue& queue = queue_of(stream);
+            (void)status_of("wait", [&] { queue.wait(); });
+            ::sycl::free(memory, queue);
+          },
       .allocate_shared = [](SharedMemory kind, std::size_t bytes) -> void* {
         return memory_or_null([&] {
           return kind == SharedMemory::pinned ? ::sycl::aligned_alloc_host(kMemoryAlignment, bytes, default_queue())

@@ -18,5 +18,9 @@ namespace recoverssm::sycl_backend {
 
 // In order, of the device the runtime's default selector picks. Throws ::sycl::exception if there is none.
 ::sycl::queue& default_queue();
+bool on_default_device(const ::sycl::queue& queue);  // and in its context
+
+// Why operations do not run on a device, or empty.
+std::string unusable(::sycl::device device);
 
 }  // namespace recoverssm::sycl_backend

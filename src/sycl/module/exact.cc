@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cstdio>
+#include <list>
+#include <mutex>
 #include <vector>
 
 #include "cpu/execution.h"
@@ -74,11 +76,12 @@ std::string compare(const std::vector<ExactCase>& cases, const std::vector<Exact
   return {};
 }
 
-std::string check() {
+// On a queue of its own: the caller's may be recording a graph.
+std::string check(const ::sycl::context& context, const ::sycl::device& device) {
   const std::vector<ExactCase> cases = make_cases();
   std::vector<ExactResults> got(cases.size());
   try {
-    ::sycl::queue& queue = default_queue();
+    ::sycl::queue queue(context, device, ::sycl::property::queue::in_order());
     const auto count = static_cast<std::int64_t>(cases.size());
     auto* const in = ::sycl::malloc_device<ExactCase>(cases.size(), queue);
     auto* const out = ::sycl::malloc_device<ExactResults>(cases.size(), queue);
@@ -96,9 +99,23 @@ std::string check() {
 
 }  // namespace
 
-std::string inexact() {
-  static const std::string& only = *new std::string(check());
-  return only;
+const std::string& inexact_on(const ::sycl::queue& queue) {
+  struct Checked {
+    ::sycl::context context;
+    ::sycl::device device;
+    std::string reason;
+  };
+  static auto& all = *new std::list<Checked>;  // never taken down: the runtime may be gone by then
+  static std::mutex lock;
+  const ::sycl::context context = queue.get_context();
+  const ::sycl::device device = queue.get_device();
+  const std::scoped_lock held(lock);
+  for (const Checked& each : all) {
+    if (each.context == context && each.device == device) return each.reason;
+  }
+  return all.emplace_back(Checked{context, device, check(context, device)}).reason;
 }
+
+std::string inexact() { return unavailable_reason().empty() ? inexact_on(default_queue()) : std::string(); }
 
 }  // namespace recoverssm::sycl_backend::module

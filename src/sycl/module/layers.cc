@@ -25,9 +25,9 @@ device::LayerArgs layer_args(const Layer& layer, std::int64_t index) {
     const TensorView& records = layer.gate == Gate::gdn ? layer.records.packed : layer.records.corrections;
     args.records = static_cast<std::byte*>(records.data);
     for (std::size_t d = 0; d < 3; ++d) args.record_stride[d] = bytes_of_stride(records, d);
-    if (layer.records.present()) {
-      args.capacity = static_cast<std::int32_t>(min64(record_capacity(layer.gate, layer.records), INT32_MAX));
-    }
+  }
+  if (!layer.state.present() || layer.records.present()) {
+    args.capacity = static_cast<std::int32_t>(min64(layer_capacity(layer), INT32_MAX));
   }
   if (layer.gate == Gate::kda && layer.state.present()) {
     const TensorView& key_gate = layer.records.key_gate;

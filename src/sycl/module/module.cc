@@ -23,6 +23,12 @@ std::size_t scratch_size_of(const Params& params, const Launch& launch) {
   return bytes;
 }
 
+std::string refusal(const ::sycl::queue& queue) {
+  if (on_default_device(queue)) return {};
+  std::string reason = unusable(queue.get_device());
+  return reason.empty() ? module::inexact_on(queue) : reason;
+}
+
 template <class Params>
 Status execute_on_queue(const char* op, const Params& params, const Launch& on) {
   try {
@@ -30,6 +36,8 @@ Status execute_on_queue(const char* op, const Params& params, const Launch& on) 
     if (!queue.is_in_order()) {
       return {ErrorKind::invalid_argument, std::string(op) + ": stream: an out-of-order sycl::queue, expected an in-order one"};
     }
+    // The default device has been asked for already, by query_support; the caller's queue may be of another.
+    if (std::string reason = refusal(queue); !reason.empty()) return {ErrorKind::unsupported, std::string(op) + ": " + reason};
     launch(params, on, queue);
     return {};
   } catch (const ::sycl::exception& error) {
@@ -39,8 +47,7 @@ Status execute_on_queue(const char* op, const Params& params, const Launch& on) 
 
 Module make() {
   Module made;
-  made.version = RECOVERSSM_VERSION;
-  made.size = sizeof(Module);
+  made.version = RECOVERSSM_MODULE_VERSION;
   made.calls = module::device_calls();
   made.memory = module::memory_calls();
   made.bench = make_bench_calls();

@@ -194,7 +194,7 @@ def commit_groups(groups: Sequence[tuple[CommitContext, CommitStep]], num_accept
     """
     for context, step in groups:
         context.check_step(num_accepted_tokens, step)
-    if not groups or groups[0][1].state_indices.shape[0] == 0:
+    if all(step.state_indices.shape[0] == 0 for _, step in groups):
         return True
     if not _accepted(groups):
         for context, step in groups:
