@@ -47,8 +47,7 @@ PROMPTS = [text.encode() for text in (
 
 def plugin(on: bool) -> None:
     """Whether the engines built from now on have this library's layers."""
-    os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
-os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
+    os.environ["RECOVERSSM_VLLM"] = "1" if on else "0"
 
 
 def build(speculation: str, *, on: bool, **named: Any) -> Any:
