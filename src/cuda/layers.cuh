@@ -114,6 +114,7 @@ __device__ __forceinline__ View packed_view(std::byte* data, const std::int64_t 
   v.stride[2] = stride[2];
   v.stride[3] = 1;  // not of a line, whose third stride is the channels'
   v.dtype = dtype;
+  v.shift = shift_of(dtype);
   v.present = data != nullptr;
   return v;
 }
@@ -128,10 +129,12 @@ __device__ __forceinline__ GateArgs gate_of(const LayerArgs& layer) {
   gate.A_log.data = layer.A_log;
   gate.A_log.stride[0] = layer.A_log_stride;
   gate.A_log.dtype = layer.A_log_dtype;
+  gate.A_log.shift = shift_of(layer.A_log_dtype);
   gate.dt_bias.data = layer.dt_bias;
   gate.dt_bias.stride[0] = layer.dt_bias_stride[0];
   gate.dt_bias.stride[1] = layer.dt_bias_stride[1];
   gate.dt_bias.dtype = layer.dt_bias_dtype;
+  gate.dt_bias.shift = shift_of(layer.dt_bias_dtype);
   gate.lower_bound = layer.lower_bound;
   gate.softplus_beta = layer.softplus_beta;
   gate.softplus_threshold = layer.softplus_threshold;

@@ -40,8 +40,10 @@ void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, L
 
 void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, Launcher& launcher) {
   const bool kda = gate == Gate::kda;
-  table.value_rows = static_cast<std::int8_t>(kReplayThreads / kLanesPerRow * kReplayRows);
-  table.token_chunk = static_cast<std::int8_t>(most_tokens(tile, table.value_rows, kda, 8));
+  const int passes = replay_passes(tile.whole, size_of(state));
+  table.value_rows = static_cast<std::int16_t>(passes * kReplayPassRows);
+  const std::int64_t ahead = passes > 1 ? ahead_bytes({tile.chunks, kReplayRows}, kReplayThreads / 32, size_of(state)) : 0;
+  table.token_chunk = static_cast<std::int8_t>(most_tokens(tile, table.value_rows, kda, 8, ahead));
   int tasks = 0;
   bool lazy = false;
   for (int l = 0; l < table.layer_count; ++l) {
@@ -50,7 +52,7 @@ void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate 
   }
   if (tasks > 0) {
     const dim3 grid(static_cast<unsigned>(tasks), static_cast<unsigned>(rows), static_cast<unsigned>(table.layer_count));
-    const std::size_t shared = static_cast<std::size_t>(shared_floats(tile, table.value_rows, kda, table.token_chunk)) * 4;
+    const auto shared = static_cast<std::size_t>(shared_floats(tile, table.value_rows, kda, table.token_chunk) * 4 + ahead);
     dispatch_delta(tile, state, gate,
                    [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
                      launcher.put(replay_kernel<State, CHUNKS, kReplayRows, WHOLE, KDA>, grid, kReplayThreads, shared, table);

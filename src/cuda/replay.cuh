@@ -3,9 +3,11 @@
 // one row may be the same block.
 #pragma once
 
+#include "cuda/ahead.cuh"
 #include "cuda/layers.cuh"
 #include "cuda/line.cuh"
 #include "cuda/ops.h"
+#include "cuda/records.cuh"
 
 namespace recoverssm::cuda {
 
@@ -34,7 +36,7 @@ struct ReplayTable {
   std::int32_t null_block_id = 0;
   std::int32_t capacity = 0;  // commit's S
   ReplayOf of = ReplayOf::commit;
-  std::int8_t value_rows = 0;  // of a block
+  std::int16_t value_rows = 0;  // of a block
   std::int8_t token_chunk = 0;
   std::uint8_t layer_count = 0;
 };
@@ -42,6 +44,11 @@ static_assert(sizeof(ReplayTable) <= 32764, "a kernel's parameters");
 
 constexpr int kReplayThreads = 128;
 constexpr int kReplayRows = 2;  // state rows of a lane group
+constexpr int kReplayPassRows = kReplayThreads / kLanesPerRow * kReplayRows;
+
+// Passes of a block over its value rows. 16-bit states are half as many bytes, so half as many are on their way at a time: several passes,
+// and the next one's rows fetched during each. With fp32 states that was slower.
+constexpr int replay_passes(bool whole, std::int64_t state_size) { return whole && state_size == 2 ? 4 : 1; }
 
 __device__ inline Replay commit_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& plan, std::int64_t i) {
   Replay replay;
@@ -156,29 +163,46 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
   const int tiles = (layer.V + value_rows - 1) / value_rows;
   const int head = task / tiles, value0 = task % tiles * value_rows;
   const Lane lane = lane_of_thread();
-  const int row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const Tokens buffers = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), value_rows);
+  std::byte* const slots = reinterpret_cast<std::byte*>(buffers.base + table.token_chunk * buffers.step);
   const auto state_of = [&](std::int64_t block) {
     return reinterpret_cast<State*>(layer.state) + block * layer.state_block + static_cast<std::int64_t>(head) * layer.V * layer.K;
   };
-  Tile<CHUNKS, ROWS> tile;
-  load_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.source), value0 + row, layer.V, layer.K, lane.in_row);
   const RecordArgs records = records_of(layer);
   const GateArgs gate = gate_of(layer);
-  for (int first = 0; first < replay.len; first += table.token_chunk) {
-    const int count = replay.len - first < table.token_chunk ? replay.len - first : table.token_chunk;
-    if (first > 0) __syncthreads();  // the buffers may still be read
-    prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, replay.source, head, first, count, value0, layer.K, layer.V, lane);
-    const float* token = buffers.base;
+  const bool one_chunk = replay.len <= table.token_chunk;
+  constexpr int kPasses = replay_passes(WHOLE, sizeof(State));
 #pragma unroll 1
-    for (int t = 0; t < count; ++t, token += buffers.step) {
-      replay_step<CHUNKS, ROWS, KDA>(tile, token, row, lane);
-      if (first + t + 1 == replay.boundary_len) {
-        store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.boundary), value0 + row, layer.V, layer.K, lane.in_row);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const int row = pass * kReplayPassRows + group_row;
+    Tile<CHUNKS, ROWS> tile;
+    if (pass > 0) {
+      take_ahead<CHUNKS, ROWS, State>(tile, slots, value0 + row, layer.V);
+    } else {
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.source), value0 + row, layer.V, layer.K, lane.in_row);
+    }
+    if (pass + 1 < kPasses) {
+      fetch_ahead<CHUNKS, ROWS, State>(slots, state_of(replay.source), value0 + row + kReplayPassRows, layer.V, lane.in_row);
+    }
+    for (int first = 0; first < replay.len; first += table.token_chunk) {
+      const int count = replay.len - first < table.token_chunk ? replay.len - first : table.token_chunk;
+      if (pass == 0 || !one_chunk) {
+        if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
+        prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, replay.source, head, first, count, value0, layer.K, layer.V,
+                                            lane);
+      }
+      const float* token = buffers.base;
+#pragma unroll 1
+      for (int t = 0; t < count; ++t, token += buffers.step) {
+        replay_step<CHUNKS, ROWS, KDA>(tile, token, row, lane);
+        if (first + t + 1 == replay.boundary_len) {
+          store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.boundary), value0 + row, layer.V, layer.K, lane.in_row);
+        }
       }
     }
+    store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.final), value0 + row, layer.V, layer.K, lane.in_row);
   }
-  store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.final), value0 + row, layer.V, layer.K, lane.in_row);
 }
 
 // Launches the table's layers, all of one tile, state dtype and gate; then clears pending counts where there are any: every block of a

@@ -1,9 +1,10 @@
-// gated_delta_rule on CUDA: plain rows. A block keeps its value rows in registers from the first token to the last. With pending a second,
-// tiny launch clears the counts, which every head of a row reads.
+// gated_delta_rule on CUDA: plain rows. A block keeps value rows in registers from the first token to the last; where rows are short it
+// goes over all of a head in several passes. With pending a second, tiny launch clears the counts, which every head of a row reads.
 
 #include "cuda/delta_host.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
+#include "cuda/records.cuh"
 
 namespace recoverssm::cuda {
 namespace {
@@ -17,19 +18,20 @@ struct PlainArgs {
   DeltaCut cut;
 };
 
-template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, Form F>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_constant__ PlainArgs args) {
   extern __shared__ float4 shared[];
   const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
   const std::int64_t i = blockIdx.y;
   const int K = args.rule.K, V = args.rule.V, token_chunk = args.cut.token_chunk;
-  const int block_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
+  const int pass_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
+  const int block_rows = pass_rows * args.cut.passes;
   const int value0 = tile_index * block_rows;
 
   bool from_block = false;
   int waiting = 0;
   DeviceRow row = plain_row(args.rows, args.pending, args.record_capacity, i, from_block, waiting);
-  drop_bad_tokens(args.rows, row);
+  if (F == Form::any) drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
   if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
@@ -37,35 +39,56 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
   const Lane lane = lane_of_thread();
   const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
   State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
-  const int block_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
-  Tile<CHUNKS, ROWS> tile;
-  if (from_block) {
-    load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
-  } else {
-    clear_tile(tile);
-  }
-  if (waiting > 0) {
-    fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
-                                           value0, block_row, K, V, lane);
-    round_tile<State>(tile);
-  }
-  for (std::int64_t first = 0; first < row.length; first += token_chunk) {
-    const int count = static_cast<int>(min64(row.length - first, token_chunk));
-    __syncthreads();  // the buffers may still be read
-    prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
-    if (const std::int64_t left = row.length - first - count; left > 0) {
-      prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0,
-                           block_rows);
+  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  // Waiting records go through the tokens' buffers: nothing stays there from one pass to the next.
+  const bool one_chunk = row.length <= token_chunk && waiting == 0;
+  const auto ask = [&](std::int64_t first, int count) {
+    return ask_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+  };
+  AskedGates gates{};
+  if (waiting == 0) gates = ask(0, static_cast<int>(min64(row.length, token_chunk)));
+  for (int pass = 0; pass < args.cut.passes; ++pass) {
+    const int block_row = pass * pass_rows + group_row;
+    Tile<CHUNKS, ROWS> tile;
+    if (!from_block) {
+      clear_tile(tile);
+    } else {
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     }
-    float* token = tokens.base;
+    if (waiting > 0) {
+      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
+                                             value0, block_row, K, V, lane);
+      round_tile<State>(tile);
+    }
+    for (std::int64_t first = 0; first < row.length; first += token_chunk) {
+      const int count = static_cast<int>(min64(row.length - first, token_chunk));
+      if (pass == 0 || !one_chunk) {
+        if (first > 0 || pass > 0 || waiting > 0) {
+          __syncthreads();  // the buffers may still be read
+          gates = ask(first, count);
+        }
+        prepare_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, gates, row.begin + first, count, head, value0, lane);
+        if (const std::int64_t left = row.length - first - count; left > 0) {
+          prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0,
+                               block_rows);
+        }
+      }
+      float* token = tokens.base;
 #pragma unroll 1
-    for (int t = 0; t < count; ++t, token += tokens.step) {
-      step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
+      for (int t = 0; t < count; ++t, token += tokens.step) {
+        step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
+      }
+      if (one_chunk) continue;
+      __syncthreads();
+      store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0,
+                                    pass * pass_rows, pass_rows, V);
     }
-    __syncthreads();
-    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0, 0, block_rows, V);
+    store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
   }
-  store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+  if (!one_chunk) return;
+  __syncthreads();
+  store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, View{}, 0, head, row.begin, 0, static_cast<int>(row.length), value0, 0,
+                                block_rows, V);
 }
 
 // After the kernel above: no records wait.
@@ -94,13 +117,18 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   args.record_capacity = p.pending.present() ? record_capacity(p.inputs.gate, p.records) : 0;
   const std::int64_t heads = args.rows.rows * args.rule.HV;
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
-  args.cut = cut_plain(tile, args.rule.V, p.inputs.gate == Gate::kda);
+  args.cut = cut_plain(tile, args.rule.V, heads, args.rows.rows, args.rows.tokens, p.inputs.gate == Gate::kda);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   launcher.put(plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA>, grid, 32 * args.cut.warps,
-                                shared_bytes(tile, args.cut, p.inputs.gate), args);
+                   auto kernel = plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA, Form::any>;
+                   if constexpr (kBothForms<CHUNKS, WHOLE, KDA>) {
+                     if (tokens_are_bf16(args.rule, args.rows, args.out)) {
+                       kernel = plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA, Form::bf16>;
+                     }
+                   }
+                   launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
   if (p.pending.present()) launcher.put(clear_pending_kernel, grid.y, 128, 0, args);
   return launcher.status("gated_delta_rule");

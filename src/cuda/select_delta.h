@@ -30,6 +30,12 @@ constexpr DeltaTile select_tile(int K, bool aligned, bool few) {
   return {K <= 128 ? 4 : 8, 1, false};
 }
 
+// The lazy verify also folds records, which spills at four rows of 128; two were faster on an H200 (230 us against 272, 64 rows of 4).
+constexpr DeltaTile select_lazy_tile(int K, bool aligned, bool few) {
+  const DeltaTile tile = select_tile(K, aligned, few);
+  return tile == DeltaTile{4, 4, true} ? DeltaTile{4, 2, true} : tile;
+}
+
 // How the value rows of a head go over blocks of threads.
 struct DeltaCut {
   int warps = 2;
@@ -51,9 +57,15 @@ constexpr std::int64_t shared_floats(const DeltaTile& tile, int block_rows, bool
   return std::int64_t{tokens} * token_floats(tile.chunks, block_rows, kda);
 }
 
-constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int wanted) {
+// What a block's state rows of one pass take. state_size: bytes of an element.
+constexpr std::int64_t ahead_bytes(const DeltaTile& tile, int warps, std::int64_t state_size) {
+  return std::int64_t{warps} * kGroupsPerWarp * tile.rows * 32 * tile.chunks * state_size;
+}
+
+constexpr int kMostTokens = 16;
+constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int wanted, std::int64_t bytes_beside = 0) {
   int tokens = wanted < 1 ? 1 : wanted;
-  while (tokens > 1 && shared_floats(tile, block_rows, kda, tokens) * 4 > kSharedBytes) --tokens;
+  while (tokens > 1 && shared_floats(tile, block_rows, kda, tokens) * 4 + bytes_beside > kSharedBytes) --tokens;
   return tokens;
 }
 
@@ -64,9 +76,10 @@ constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
 
 // Warps of a block that takes a whole head of `needed` warps' rows, where a multiprocessor has room for sixteen warps at a time. More warps
 // make a block quicker, but not in proportion (it prepares its tokens first), and blocks beyond the room wait for a second turn: turns times
-// the time of a turn, (4 + warps) / warps, measured on an H200 (docs/benchmarks/h200.md).
+// the time of a turn, (4 + warps) / warps. With many turns two warps, but for small states and few tokens. Measured on an H200.
 constexpr std::int64_t kRoomForWarps = 132 * 16;
-constexpr int window_warps(int needed, std::int64_t heads) {
+constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::int64_t state_size) {
+  if (heads > 2 * kRoomForWarps && (state_size == 4 || S > 4)) return needed < 2 ? 1 : 2;
   int best = 1;
   std::int64_t least = INT64_MAX;
   for (int warps = 1; warps <= kMaxWarps && warps <= needed; warps *= 2) {
@@ -82,26 +95,33 @@ constexpr int window_warps(int needed, std::int64_t heads) {
 
 // Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
 // ones (lazy form): one block a head.
-constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda, bool together) {
+constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda,
+                               std::int64_t state_size, bool together) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   DeltaCut cut;
-  cut.warps = together || few_heads(heads) ? (needed < kMaxWarps ? needed : kMaxWarps) : window_warps(needed, heads);
+  cut.warps = together || few_heads(heads) ? (needed < kMaxWarps ? needed : kMaxWarps) : window_warps(needed, heads, S, state_size);
   const int all_passes = ceil_int(needed, cut.warps);
   cut.passes = few_heads(heads) && !together ? 1 : all_passes;
   cut.tiles = ceil_int(all_passes, cut.passes);
-  const int wanted = S < 16 ? static_cast<int>(S) : 16;
+  const int wanted = S < kMostTokens ? static_cast<int>(S) : kMostTokens;
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
   return cut;
 }
 
-// Rows of any length: a block keeps its value rows in registers from the first token to the last.
-constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, bool kda) {
+// Rows of any length: a block keeps its value rows in registers from the first token to the last. Where rows are short (so few tokens of a
+// row on the average) and heads many, it takes a whole head, one pass after the other: what it prepares serves all of them.
+constexpr std::int64_t kShortRow = 4;
+constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t rows, std::int64_t tokens,
+                             bool kda) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
-  DeltaCut cut;
   const int most = tile.rows == 1 ? kMaxWarps : 4;
+  const bool whole_heads = !few_heads(heads) && tokens <= kShortRow * rows;
+  DeltaCut cut;
   cut.warps = needed < most ? needed : most;
-  cut.tiles = ceil_int(needed, cut.warps);
-  cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, 16);
+  const int all_passes = ceil_int(needed, cut.warps);
+  cut.passes = whole_heads ? all_passes : 1;
+  cut.tiles = ceil_int(all_passes, cut.passes);
+  cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, whole_heads ? static_cast<int>(kShortRow) : kMostTokens);
   return cut;
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/delta_host.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
+#include "cuda/tokens.cuh"
 
 namespace recoverssm::cuda {
 namespace {
@@ -36,16 +37,21 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
   const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const int length = static_cast<int>(row.length);
   const bool one_chunk = length <= token_chunk;
+  const State* const state = reinterpret_cast<const State*>(at(args.state, row.block, head));
+  const auto ask = [&](int first, int count) {
+    return ask_tokens<CHUNKS, WHOLE, KDA, Form::any>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+  };
+  AskedGates gates = ask(0, length < token_chunk ? length : token_chunk);
   for (int pass = 0; pass < args.cut.passes; ++pass) {
     const int block_row = pass * pass_rows + group_row;
     Tile<CHUNKS, ROWS> tile;
-    load_tile<CHUNKS, ROWS, WHOLE>(tile, reinterpret_cast<const State*>(at(args.state, row.block, head)), value0 + block_row, V, K,
-                                   lane.in_row);
+    load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
-        prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+        if (first > 0 || pass > 0) gates = ask(first, count);
+        prepare_tokens<CHUNKS, WHOLE, KDA, Form::any>(args.rule, tokens, gates, row.begin + first, count, head, value0, lane);
       }
       float* token = tokens.base;
 #pragma unroll 1
@@ -59,13 +65,14 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) snapshots_kernel(const __gr
       }
       if (one_chunk) continue;
       __syncthreads();
-      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0,
-                                 pass * pass_rows, pass_rows, V);
+      store_results<CHUNKS, KDA, Form::any>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0,
+                                            pass * pass_rows, pass_rows, V);
     }
   }
   if (one_chunk) {
     __syncthreads();
-    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, View{}, 0, head, row.begin, 0, length, value0, 0, block_rows, V);
+    store_results<CHUNKS, KDA, Form::any>(tokens, args.rows, args.out, View{}, 0, head, row.begin, 0, length, value0, 0, block_rows,
+                                          V);
   }
 }
 
@@ -83,7 +90,7 @@ Status execute(const GatedDeltaRuleSnapshotsParams& p, const Launch& launch) {
   args.out = view_of(p.out);
   const std::int64_t heads = args.rows.rows * args.rule.HV;
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
-  args.cut = cut_windows(tile, args.rule.V, heads, S, p.inputs.gate == Gate::kda, /*together=*/false);
+  args.cut = cut_windows(tile, args.rule.V, heads, S, p.inputs.gate == Gate::kda, size_of(p.state.dtype), /*together=*/false);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,

@@ -4,6 +4,7 @@
 #include "cuda/delta_host.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
+#include "cuda/records.cuh"
 #include "cuda/verify.h"
 
 namespace recoverssm::cuda {
@@ -18,8 +19,9 @@ struct VerifyArgs {
   std::int32_t* done = nullptr;  // [N] zeros: heads of a row that have read its pending count
 };
 
-template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool LAZY>
-__global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_constant__ VerifyArgs args) {
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool LAZY, Form F>
+__global__ void __launch_bounds__(32 * kMaxWarps, CHUNKS* ROWS <= 8 && LAZY ? 3 : 2)
+    verify_kernel(const __grid_constant__ VerifyArgs args) {
   extern __shared__ float4 shared[];
   const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
   const std::int64_t i = blockIdx.y;
@@ -30,7 +32,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
 
   int waiting = 0;
   DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
-  drop_bad_tokens(args.rows, row);
+  if (F == Form::any) drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
   if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
@@ -42,7 +44,12 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
   const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const int length = static_cast<int>(row.length);
   const bool one_chunk = length <= token_chunk;
+  const auto ask = [&](int first, int count) {
+    return ask_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+  };
   Tile<CHUNKS, ROWS> tile;
+  AskedGates gates{};
+  if (!LAZY) gates = ask(0, length < token_chunk ? length : token_chunk);
 
   // Lazy form: the state with the kept records in it goes back before the window's records replace them.
   if (LAZY && waiting > 0) {
@@ -67,26 +74,31 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) verify_kernel(const __grid_
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
-        prepare_tokens<CHUNKS, WHOLE, KDA>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+        if (LAZY || first > 0 || pass > 0) gates = ask(first, count);
+        prepare_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, gates, row.begin + first, count, head, value0, lane);
       }
       if (pass == 0 && tile_index == 0) {
         write_keys<CHUNKS, KDA>(args.rule, args.records, tokens, row.block, head, row.begin + first, first, count);
       }
+      // Two tokens a turn: at its end the state moves back to the registers it came in.
       float* token = tokens.base;
+      int t = 0;
 #pragma unroll 1
-      for (int t = 0; t < count; ++t, token += tokens.step) {
+      for (; t + 2 <= count; t += 2, token += 2 * tokens.step) {
         step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
+        step<CHUNKS, ROWS, WHOLE, KDA>(tile, token + tokens.step, block_row, block_rows, K, lane);
       }
+      if (t < count) step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
       if (one_chunk) continue;
       __syncthreads();
-      store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin + first, first, count, value0,
-                                 pass * pass_rows, pass_rows, V);
+      store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, corrections, row.block, head, row.begin + first, first, count,
+                                    value0, pass * pass_rows, pass_rows, V);
     }
   }
   if (one_chunk) {
     __syncthreads();
-    store_results<CHUNKS, KDA>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0,
-                               block_rows, V);
+    store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0,
+                                  block_rows, V);
   }
 
   // The last head of the row says how many records wait now: all of them have read how many did.
@@ -124,15 +136,22 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   args.records = record_args(p.records);
   args.done = p.pending.present() ? done : nullptr;
   const std::int64_t heads = args.rows.rows * args.rule.HV;
-  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
-  args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda,
+  const auto select = p.pending.present() ? select_lazy_tile : select_tile;
+  const DeltaTile tile = select(args.rule.K, state_aligned(p.state), few_heads(heads));
+  args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
                          /*together=*/p.pending.present());
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   const auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true>
-                                                           : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false>;
+                   auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true, Form::any>
+                                                     : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::any>;
+                   if constexpr (kBothForms<CHUNKS, WHOLE, KDA>) {
+                     if (tokens_are_bf16(args.rule, args.rows, args.out)) {
+                       kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true, Form::bf16>
+                                                    : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::bf16>;
+                     }
+                   }
                    launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
   if (p.pending.present() && done == nullptr) launcher.put(store_pending_kernel, grid.y, 32, 0, args);

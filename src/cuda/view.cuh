@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arithmetic/portable.h"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cuda {
@@ -17,40 +18,52 @@ struct View {
   std::byte* data = nullptr;
   std::int64_t stride[kMaxDims] = {};
   DType dtype = DType::f32;
+  std::uint8_t shift = 2;  // log2 of an element's bytes: a switch over dtypes at every access costs a dozen instructions
   bool present = false;
 };
+
+RSSM_HOST_DEVICE constexpr std::uint8_t shift_of(DType dtype) {
+  const std::int64_t size = size_of(dtype);
+  return size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
+}
 
 inline View view_of(const TensorView& t) {
   View v;
   v.data = static_cast<std::byte*>(t.data);
   for (int d = 0; d < kMaxDims; ++d) v.stride[d] = t.stride[static_cast<std::size_t>(d)];
   v.dtype = t.dtype;
+  v.shift = shift_of(t.dtype);
   v.present = t.present();
   return v;
 }
 
-// Address of element (i), (i, j), ...: 64-bit throughout.
+// Of element (i), (i, j), ..., in elements: 64-bit throughout.
 template <class... Index>
-__device__ __forceinline__ std::byte* at(const View& view, Index... index) {
+__device__ __forceinline__ std::int64_t offset_of(const View& view, Index... index) {
   const std::int64_t indices[] = {static_cast<std::int64_t>(index)...};
   std::int64_t offset = 0;
 #pragma unroll
   for (int d = 0; d < static_cast<int>(sizeof...(Index)); ++d) offset += indices[d] * view.stride[d];
-  return view.data + offset * size_of(view.dtype);
+  return offset;
+}
+
+template <class... Index>
+__device__ __forceinline__ std::byte* at(const View& view, Index... index) {
+  return view.data + (offset_of(view, index...) << view.shift);
 }
 
 template <class... Index>
 __device__ __forceinline__ std::int32_t i32_at(const View& view, Index... index) {
-  return *reinterpret_cast<const std::int32_t*>(at(view, index...));
+  return reinterpret_cast<const std::int32_t*>(view.data)[offset_of(view, index...)];
 }
 
 template <class... Index>
 __device__ __forceinline__ void store_i32(const View& view, std::int32_t value, Index... index) {
-  *reinterpret_cast<std::int32_t*>(at(view, index...)) = value;
+  reinterpret_cast<std::int32_t*>(view.data)[offset_of(view, index...)] = value;
 }
 
 __device__ __forceinline__ bool bool_at(const View& view, std::int64_t i) {
-  return *reinterpret_cast<const std::uint8_t*>(at(view, i)) != 0;
+  return reinterpret_cast<const std::uint8_t*>(view.data)[offset_of(view, i)] != 0;
 }
 
 __device__ __forceinline__ float widen(float x) { return x; }

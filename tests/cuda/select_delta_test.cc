@@ -37,34 +37,76 @@ TEST(SelectDelta, TilesHoldTheKey) {
   });
 }
 
+TEST(SelectDelta, TheLazyTileHoldsTheKeyAndCoversTheValues) {
+  for (const int K : kKeySizes) {
+    for (const std::int64_t V : kValueSizes) {
+      for (const std::int64_t heads : kHeads) {
+        const bool aligned = K % 64 == 0 && V % 4 == 0;
+        const DeltaTile tile = select_lazy_tile(K, aligned, few_heads(heads)), other = select_tile(K, aligned, few_heads(heads));
+        EXPECT_EQ(tile.chunks, other.chunks);
+        EXPECT_EQ(tile.whole, other.whole);
+        EXPECT_LE(tile.rows, other.rows);
+        expect_covers(tile, cut_windows(tile, V, heads, 4, false, 4, true), V, false);
+      }
+    }
+  }
+  EXPECT_EQ(select_lazy_tile(128, true, false), (DeltaTile{4, 2, true}));
+}
+
 TEST(SelectDelta, WindowsCoverAllValueRows) {
   for_all([](const DeltaTile& tile, int, std::int64_t V, std::int64_t heads, bool kda) {
     for (const std::int64_t S : {1, 4, 16, 40}) {
       for (const bool together : {false, true}) {
-        const DeltaCut cut = cut_windows(tile, V, heads, S, kda, together);
-        expect_covers(tile, cut, V, kda);
-        EXPECT_LE(cut.token_chunk, S < 16 ? S : 16);
-        if (together) {
-          EXPECT_EQ(cut.tiles, 1);
+        for (const std::int64_t state_size : {2, 4}) {
+          const DeltaCut cut = cut_windows(tile, V, heads, S, kda, state_size, together);
+          expect_covers(tile, cut, V, kda);
+          EXPECT_LE(cut.token_chunk, S < kMostTokens ? S : kMostTokens);
+          if (together) {
+            EXPECT_EQ(cut.tiles, 1);
+          }
         }
       }
     }
   });
 }
 
-TEST(SelectDelta, PlainRowsStayInOnePass) {
-  for_all([](const DeltaTile& tile, int, std::int64_t V, std::int64_t, bool kda) {
-    const DeltaCut cut = cut_plain(tile, V, kda);
-    expect_covers(tile, cut, V, kda);
-    EXPECT_EQ(cut.passes, 1);
+TEST(SelectDelta, PlainRowsStayInOnePassUnlessAllAreShort) {
+  for_all([](const DeltaTile& tile, int, std::int64_t V, std::int64_t heads, bool kda) {
+    for (const std::int64_t tokens : {1, 4, 5, 1000}) {  // of a row
+      const DeltaCut cut = cut_plain(tile, V, heads, 10, 10 * tokens, kda);
+      expect_covers(tile, cut, V, kda);
+      EXPECT_LE(cut.token_chunk, kMostTokens);
+      if (few_heads(heads) || tokens > kShortRow) {
+        EXPECT_EQ(cut.passes, 1);
+      } else {
+        EXPECT_EQ(cut.tiles, 1);
+      }
+    }
   });
 }
 
+TEST(SelectDelta, CommitsPassesFitWithTheirFetchedRows) {
+  for (const int K : {64, 128, 256}) {
+    for (const bool kda : {false, true}) {
+      const DeltaTile tile = select_tile(K, true, true);
+      for (const std::int64_t state_size : {2, 4}) {
+        const std::int64_t ahead = ahead_bytes({tile.chunks, 2}, 4, state_size);
+        EXPECT_EQ(ahead, 4 * 4 * 2 * K * state_size);
+        EXPECT_LE(shared_floats(tile, 128, kda, 1) * 4 + ahead, kSharedBytes);
+      }
+    }
+  }
+}
+
 TEST(SelectDelta, MoreHeadsThanRoomTakeFewerWarps) {
-  EXPECT_EQ(window_warps(8, 384), 4);
-  EXPECT_EQ(window_warps(8, 1536), 1);
-  EXPECT_EQ(window_warps(8, 3072), 2);
-  EXPECT_EQ(window_warps(1, 384), 1);
+  EXPECT_EQ(window_warps(8, 384, 4, 4), 4);
+  EXPECT_EQ(window_warps(8, 1536, 4, 4), 1);
+  EXPECT_EQ(window_warps(8, 3072, 4, 4), 2);
+  EXPECT_EQ(window_warps(8, 12288, 4, 4), 2);
+  EXPECT_EQ(window_warps(8, 12288, 4, 2), 1);
+  EXPECT_EQ(window_warps(8, 12288, 8, 2), 2);
+  EXPECT_EQ(window_warps(1, 384, 4, 4), 1);
+  EXPECT_EQ(window_warps(1, 12288, 4, 4), 1);
 }
 
 }  // namespace

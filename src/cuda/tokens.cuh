@@ -1,0 +1,341 @@
+// Tokens of the delta rules in shared memory: from tensors to Tokens, and their results back.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "arithmetic/gates.h"
+#include "contract/rules.h"
+#include "cuda/delta.cuh"
+
+namespace recoverssm::cuda {
+
+// Key or query elements of a lane, from T.
+template <int CHUNKS, bool WHOLE, class T>
+__device__ __forceinline__ void load_key_as(float4 (&x)[CHUNKS], const T* p, bool vector, int K, int lane) {
+  if (WHOLE && vector) {  // outside the loop: one wait for all
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) x[j] = load4(p + 32 * j + 4 * lane);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) {
+    const int e = 32 * j + 4 * lane;
+    x[j] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (e + 0 < K) x[j].x = widen(p[e + 0]);
+    if (e + 1 < K) x[j].y = widen(p[e + 1]);
+    if (e + 2 < K) x[j].z = widen(p[e + 2]);
+    if (e + 3 < K) x[j].w = widen(p[e + 3]);
+  }
+}
+
+template <int CHUNKS, bool WHOLE>
+__device__ __forceinline__ void load_key(float4 (&x)[CHUNKS], const std::byte* p, DType dtype, bool vector, int K, int lane) {
+  if (dtype == DType::bf16) return load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const __nv_bfloat16*>(p), vector, K, lane);
+  if (dtype == DType::f16) return load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const __half*>(p), vector, K, lane);
+  load_key_as<CHUNKS, WHOLE>(x, reinterpret_cast<const float*>(p), vector, K, lane);
+}
+
+template <int CHUNKS>
+__device__ __forceinline__ void scale_key(float4 (&x)[CHUNKS], float by) {
+#pragma unroll
+  for (int j = 0; j < CHUNKS; ++j) x[j] = {x[j].x * by, x[j].y * by, x[j].z * by, x[j].w * by};
+}
+
+// 1 / |x|, the same in all lanes of the group.
+template <int CHUNKS, bool WHOLE>
+__device__ __forceinline__ float inverse_norm_of(const float4 (&x)[CHUNKS], int K, const Lane& lane) {
+  const float squares = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(x, x, K, lane.in_row)), lane.group_mask);
+  return arithmetic::inverse_norm(squares);
+}
+
+__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float raw, std::int64_t head, int k) {
+  const float y = raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype);
+  return gate.bounded ? arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound)
+                      : arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold);
+}
+
+__device__ __forceinline__ float exp_A_log_of(const GateArgs& gate, std::int64_t head) {
+  return arithmetic::exp_f32(load_float(at(gate.A_log, head), gate.A_log.dtype));
+}
+
+// What is known of a call's tokens when a kernel is compiled. bf16: q, k, v, a, b and out are, four neighbours can be had at once, and there
+// is no token_index. A third of a short window's instructions were there to find out.
+enum class Form : std::uint8_t { any, bf16 };
+
+template <Form F>
+__device__ __forceinline__ DType dtype_of(const View& view) {
+  return F == Form::bf16 ? DType::bf16 : view.dtype;
+}
+
+inline bool tokens_are_bf16(const RuleArgs& rule, const RowsArgs& rows, const View& out) {
+  for (const View* view : {&rule.q, &rule.k, &rule.v, &rule.a, &rule.b, &out}) {
+    if (view->dtype != DType::bf16) return false;
+  }
+  return rule.vector_keys && rule.vector_values && !rows.token_index.present;
+}
+
+// Which kernels there are in both forms: a matter of what they take to compile.
+template <int CHUNKS, bool WHOLE, bool KDA>
+constexpr bool kBothForms = CHUNKS == 4 && WHOLE && !KDA;
+
+// Four neighbours as they lie in memory.
+template <int kSize>
+using Bits4 = std::conditional_t<kSize == 4, uint4, uint2>;
+
+template <int kSize>
+__device__ __forceinline__ float4 widen4(const Bits4<kSize>& bits, DType dtype) {
+  if constexpr (kSize == 4)
+    return {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)};
+  else
+    return dtype == DType::bf16 ? load4(reinterpret_cast<const __nv_bfloat16*>(&bits))
+                                : load4(reinterpret_cast<const __half*>(&bits));
+}
+
+template <int kSize, class Bits>
+__device__ __forceinline__ void copy4_async(Bits* to, const std::byte* from) {
+  static_assert(sizeof(Bits) == 4 * kSize);
+  __pipeline_memcpy_async(to, from, sizeof(Bits));
+}
+
+// Calls f with the bytes of an element of an activation.
+template <class F>
+__device__ __forceinline__ void with_size(DType dtype, F&& f) {
+  if (dtype == DType::f32) return f(std::integral_constant<int, 4>{});
+  f(std::integral_constant<int, 2>{});
+}
+
+// Values four by four: calls f(token, row) for the fours of `count` tokens that are this thread's.
+template <class F>
+__device__ __forceinline__ void for_value_fours(const Tokens& tokens, int count, F&& f) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  for (int t = static_cast<int>(threadIdx.x) / 32; t < count; t += warps) {
+    for (int row = static_cast<int>(threadIdx.x) % 32 * 4; row < tokens.block_rows; row += 4 * 32) f(t, row);
+  }
+}
+
+// What a thread holds of tokens that were asked for: gates in registers. The thread number `gate_token` from the end works out that token's
+// decay (gdn), the one `beta_token` from there beta.
+struct AskedGates {
+  float a, A_log, dt_bias, b;
+};
+
+__device__ __forceinline__ int gate_token() { return static_cast<int>(blockDim.x) - 1 - static_cast<int>(threadIdx.x); }
+__device__ __forceinline__ int beta_token() { return gate_token() - (blockDim.x > 32 ? 32 : kMostTokens); }
+
+// Asks for local tokens first..first+count-1 (at most kMostTokens) for value rows value0.. of a head: what is asked for before the state
+// need not wait behind it. Keys, queries and values go, as they are, into the buffers, which nobody may still be reading; a thread asks for
+// what it will work on itself.
+template <int CHUNKS, bool WHOLE, bool KDA, Form F>
+__device__ __forceinline__ AskedGates ask_tokens(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
+                                                 int value0, const Lane& lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  if (WHOLE && (F == Form::bf16 || args.vector_keys)) {
+    const std::int64_t from_head = key_head(head, args.H, args.HV);
+    with_size(dtype_of<F>(args.k), [&](auto size) {
+      constexpr int kSize = decltype(size)::value;
+      const int groups = static_cast<int>(blockDim.x) / kLanesPerRow;
+      for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
+        const std::byte* const k = at(args.k, first + t, from_head) + 4 * kSize * lane.in_row;
+        const std::byte* const q = at(args.q, first + t, from_head) + 4 * kSize * lane.in_row;
+        float* const token = to.base + t * to.step;
+        auto* const key = reinterpret_cast<Bits4<kSize>*>(token) + lane.in_row;
+        auto* const query = reinterpret_cast<Bits4<kSize>*>(token + Places::kQuery) + lane.in_row;
+#pragma unroll
+        for (int j = 0; j < CHUNKS; ++j) copy4_async<kSize>(key + 8 * j, k + 32 * kSize * j);
+#pragma unroll
+        for (int j = 0; j < CHUNKS; ++j) copy4_async<kSize>(query + 8 * j, q + 32 * kSize * j);
+      }
+    });
+  }
+  if (F == Form::bf16 || args.vector_values) {
+    with_size(dtype_of<F>(args.v), [&](auto size) {
+      constexpr int kSize = decltype(size)::value;
+      const std::byte* const v = at(args.v, first, head, value0);
+      const std::int64_t step = args.v.stride[0] * kSize;
+      for_value_fours(to, count, [&](int t, int row) {
+        auto* const place = reinterpret_cast<Bits4<kSize>*>(to.base + t * to.step + Places::kValues + to.block_rows) + row / 4;
+        if (value0 + row < args.V) {
+          copy4_async<kSize>(place, v + t * step + row * kSize);
+        } else {
+          *place = {};
+        }
+      });
+    });
+  }
+  __pipeline_commit();
+  AskedGates gates{};
+  if constexpr (!KDA) {
+    if (const int t = gate_token(); t < count) {
+      gates.a = load_float(at(args.a, first + t, head), dtype_of<F>(args.a));
+      gates.A_log = load_float(at(args.gate.A_log, head), args.gate.A_log.dtype);
+      gates.dt_bias = load_float(at(args.gate.dt_bias, head), args.gate.dt_bias.dtype);
+    }
+  }
+  if (const int t = beta_token(); t >= 0 && t < count) gates.b = load_float(at(args.b, first + t, head), dtype_of<F>(args.b));
+  return gates;
+}
+
+// Brings what ask_tokens will ask for into L2.
+template <bool KDA>
+__device__ __forceinline__ void prefetch_tokens(const RuleArgs& args, std::int64_t first, int count, int head, int value0,
+                                                int block_rows) {
+  constexpr int kLine = 128;
+  const int size = static_cast<int>(size_of(args.q.dtype));
+  const std::int64_t from_head = key_head(head, args.H, args.HV);
+  const auto ask = [&](const std::byte* p, int bytes) {
+    for (int b = 0; b < bytes; b += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + b));
+  };
+  const int last = value0 + block_rows < args.V ? value0 + block_rows : args.V;
+  for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
+    ask(at(args.q, first + t, from_head), args.K * size);
+    ask(at(args.k, first + t, from_head), args.K * size);
+    if (last > value0) ask(at(args.v, first + t, head, value0), (last - value0) * size);
+    ask(at(args.a, first + t, head), KDA ? args.K * size : 1);
+    ask(at(args.b, first + t, head), 1);
+  }
+}
+
+// A lane's elements of a key or query of one token: asked for, or from where it is.
+template <int CHUNKS, bool WHOLE, Form F>
+__device__ __forceinline__ void take_key(float4 (&x)[CHUNKS], const float* place, const View& view, std::int64_t local,
+                                         std::int64_t from_head, const RuleArgs& args, const Lane& lane) {
+  if (!(WHOLE && (F == Form::bf16 || args.vector_keys))) {
+    return load_key<CHUNKS, WHOLE>(x, at(view, local, from_head), view.dtype, false, args.K, lane.in_row);
+  }
+  with_size(dtype_of<F>(view), [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    const auto* const bits = reinterpret_cast<const Bits4<kSize>*>(place) + lane.in_row;
+#pragma unroll
+    for (int j = 0; j < CHUNKS; ++j) x[j] = widen4<kSize>(bits[8 * j], dtype_of<F>(view));
+  });
+  __syncwarp(lane.group_mask);  // the place takes the prepared key next, at other offsets
+}
+
+// Key and query of one token, by one lane group, and their dot. One after the other: registers are short while the state is on its way.
+template <int CHUNKS, bool WHOLE, bool KDA, Form F>
+__device__ __forceinline__ void prepare_keys(const RuleArgs& args, float* token, std::int64_t local, std::int64_t from_head,
+                                             const Lane& lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  float4 x[CHUNKS];
+  take_key<CHUNKS, WHOLE, F>(x, token, args.k, local, from_head, args, lane);
+  if (args.gate.l2norm) scale_key(x, inverse_norm_of<CHUNKS, WHOLE>(x, args.K, lane));
+  store_key<CHUNKS>(token, x, lane.in_row);
+  take_key<CHUNKS, WHOLE, F>(x, token + Places::kQuery, args.q, local, from_head, args, lane);
+  if (args.gate.l2norm) {
+    const float inverse = inverse_norm_of<CHUNKS, WHOLE>(x, args.K, lane);
+    if constexpr (KDA) {
+      scale_key(x, inverse * args.scale);
+    } else {
+      scale_key(x, inverse);
+      scale_key(x, args.scale);
+    }
+  } else {
+    scale_key(x, args.scale);
+  }
+  store_key<CHUNKS>(token + Places::kQuery, x, lane.in_row);
+  float4 k[CHUNKS];
+  read_key<CHUNKS>(k, token, lane.in_row);  // what this lane itself has stored
+  const float dot = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(k, x, args.K, lane.in_row)), lane.group_mask);
+  if (lane.in_row == 0) token[Places::kKeyDotQuery] = dot;
+}
+
+template <int CHUNKS, bool KDA, Form F>
+__device__ __forceinline__ void prepare_values(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
+                                               int value0) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  const DType dtype = dtype_of<F>(args.v);
+  if (F != Form::bf16 && !args.vector_values) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += static_cast<int>(blockDim.x)) {
+      const int t = i / to.block_rows, r = i % to.block_rows;
+      to.base[t * to.step + Places::kValues + r] =
+          value0 + r < args.V ? load_float(at(args.v, first + t, head, value0 + r), dtype) : 0.0f;
+    }
+    return;
+  }
+  with_size(dtype, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    for_value_fours(to, count, [&](int t, int row) {
+      float* const values = to.base + t * to.step + Places::kValues;
+      const auto* const bits = reinterpret_cast<const Bits4<kSize>*>(values + to.block_rows) + row / 4;
+      *reinterpret_cast<float4*>(values + row) = widen4<kSize>(*bits, dtype);
+    });
+  });
+}
+
+// Prepares what ask_tokens has asked for, with the same arguments. All threads of the block; a barrier at the end. Keys start with the first
+// warp, decays with the last, beta with the one before: each is a long chain.
+template <int CHUNKS, bool WHOLE, bool KDA, Form F>
+__device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Tokens& to, const AskedGates& gates, std::int64_t first,
+                                               int count, int head, int value0, const Lane& lane) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  constexpr int KP = Places::kKP;
+  const std::int64_t from_head = key_head(head, args.H, args.HV);
+  const int threads = static_cast<int>(blockDim.x), groups = threads / kLanesPerRow;
+  __pipeline_wait_prior(0);
+  for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
+    prepare_keys<CHUNKS, WHOLE, KDA, F>(args, to.base + t * to.step, first + t, from_head, lane);
+  }
+  if constexpr (!KDA) {
+    if (const int t = gate_token(); t < count) {
+      to.base[t * to.step + Places::kDecay] =
+          arithmetic::gdn_decay(gates.a, gates.dt_bias, gates.A_log, args.gate.softplus_beta, args.gate.softplus_threshold);
+    }
+  }
+  if (const int t = beta_token(); t >= 0 && t < count) to.base[t * to.step + Places::kBeta] = arithmetic::sigmoid(gates.b);
+  if constexpr (KDA) {
+    const float exp_A_log = exp_A_log_of(args.gate, head);
+    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+      const int t = i / KP, k = i % KP;
+      to.base[t * to.step + Places::kDecays + k] =
+          k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, head, k), dtype_of<F>(args.a)), head, k)
+                     : 0.0f;
+    }
+  }
+  prepare_values<CHUNKS, KDA, F>(args, to, first, count, head, value0);
+  __syncthreads();
+}
+
+// ---- results
+
+// Outputs of a null row: zeros for value rows value0..value0+rows-1 of its tokens.
+__device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, const DeviceRow& row, int head, int value0,
+                                         int block_rows, int V) {
+  const int last = value0 + block_rows < V ? value0 + block_rows : V;
+  const int n = last - value0;
+  if (n <= 0) return;
+  const int size = static_cast<int>(size_of(out.dtype));
+  for (std::int64_t i = threadIdx.x; i < row.length * n; i += blockDim.x) {
+    clear_element(at(out, global_row(rows, row.begin + i / n), head, value0 + i % n), size);
+  }
+}
+
+// Stores results of tokens that have gone through `step`: value rows row0..row0+rows-1 of the block, local tokens first_token.., positions
+// position.. of the block's records (corrections not present: none). All threads of the block, between barriers.
+template <int CHUNKS, bool KDA, Form F>
+__device__ __forceinline__ void store_results(const Tokens& tokens, const RowsArgs& rows, const View& out, const View& corrections,
+                                              std::int64_t block, int head, std::int64_t first_token, std::int64_t position,
+                                              int count, int value0, int row0, int row_count, int V) {
+  using Places = TokenPlaces<CHUNKS, KDA>;
+  const int last = V - value0 < row0 + row_count ? V - value0 : row0 + row_count;
+  const DType dtype = dtype_of<F>(out);
+  const int size = static_cast<int>(size_of(dtype));
+  const bool listed = F != Form::bf16 && rows.token_index.present;
+  const float* values = tokens.base + Places::kValues;
+  std::byte* to = at(out, first_token, head, value0);
+  float* record = corrections.present ? reinterpret_cast<float*>(at(corrections, block, head, position, value0)) : nullptr;
+  for (int t = 0; t < count; ++t) {
+    if (listed) to = at(out, global_row(rows, first_token + t), head, value0);
+    for (int r = row0 + static_cast<int>(threadIdx.x); r < last; r += static_cast<int>(blockDim.x)) {
+      store_float(to + r * size, dtype, values[r]);
+      if (record != nullptr) record[r] = values[tokens.block_rows + r];
+    }
+    values += tokens.step;
+    to += out.stride[0] * size;
+    if (record != nullptr) record += corrections.stride[2];
+  }
+}
+
+}  // namespace recoverssm::cuda
