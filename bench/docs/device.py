@@ -1,8 +1,4 @@
-"""What docs/benchmarks/NAME.md shows of a device: the CSV of `recoverssm bench --backend cuda` and that of bench/cuda/peer.py.
-
-h200.csv and h200-fla.csv of 2026-11-30 are from the programs before these, with columns of their own; `_old` and `_old_peer` read them and
-go with them when the next run replaces the files.
-"""
+"""What docs/benchmarks/NAME.md shows of a device: the CSV of `recoverssm bench --backend cuda` and that of bench/cuda/peer.py."""
 
 import csv
 
@@ -30,29 +26,12 @@ def _new(r):
     }  # fmt: skip
 
 
-def _old(r):
-    tokens, op = int(r["window"]), r["op"]
-    rule = "gated_delta_rule.decode" if tokens == 1 else "gated_delta_rule.window" if tokens <= 8 else "gated_delta_rule.prefill"
-    case = {"verify": f"gated_delta_rule_verify.t{tokens}", "verify_lazy": "gated_delta_rule_verify.lazy",
-            "snapshots": f"gated_delta_rule_snapshots.t{tokens}", "plain": rule, "commit_in_place": "commit.in_place",
-            "commit_moved": "commit.moved", "commit_boundary": "commit.align"}.get(op, op)  # fmt: skip
-    layers = int(r["layers"]) if op.startswith("commit") else 1
-    return {"case": case, "gate": r["gate"], "rows": int(r["rows"]), "tokens": tokens, "layers": layers, "state": r["state"],
-            "us": float(r["us"]), "share": float(r["share"]), "host_us": None, "compared": ""}  # fmt: skip
-
-
-def _old_peer(r):
-    name = {"fla_recurrent": "FLA recurrent", "fla_recurrent_final_state": "FLA recurrent, final state"}[r["op"]]
-    return {"gate": "gdn", "rows": int(r["rows"]), "tokens": int(r["window"]), "contender": name, "us": float(r["us"])}
-
-
 class Run:
     """Figures by what they are of."""
 
     def __init__(self, rows, peers):
-        self.all = [_old(r) if "window" in r else _new(r) for r in rows if r.get("skipped", "") == ""]
-        self.peers = [_old_peer(r) if "window" in r else {**r, "rows": int(r["rows"]), "tokens": int(r["tokens"]), "us": float(r["us"])}
-                      for r in peers]  # fmt: skip
+        self.all = [_new(r) for r in rows if r.get("skipped", "") == ""]
+        self.peers = [{**r, "rows": int(r["rows"]), "tokens": int(r["tokens"]), "us": float(r["us"])} for r in peers]
 
     def find(self, case, rows, tokens, gate="gdn", state="f32", layers=None):
         for r in self.all:
