@@ -289,18 +289,21 @@ __device__ __forceinline__ void step(Tile<CHUNKS, ROWS>& tile, float* token, int
     for (int r = 0; r < ROWS; ++r) sums[ROWS + r] = quad(partial_sums<CHUNKS, WHOLE>(tile.h[r], q, K, lane.in_row));
   }
   const float sum = scatter_sums<ROWS>(sums, lane.in_row);
+  // Of the lanes that end with a row's sums one even lane speaks, and is alone in reading and writing the row's value.
+  const bool speaks = !(lane.in_row & 1) && lane_speaks<ROWS>(lane.in_row);
   float* const value = token + Places::kValues + row + row_of_lane<ROWS>(lane.in_row);
-  const float correction = (*value - sum) * token[Places::kBeta];  // means something in even lanes
-  const float out = __fmaf_rn(__shfl_xor_sync(~0u, correction, 1), token[Places::kKeyDotQuery], sum);  // in odd lanes
+  const float with_query = __shfl_xor_sync(~0u, sum, 1);
+  const float correction = ((speaks ? *value : 0.0f) - sum) * token[Places::kBeta];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const float c = __shfl_sync(~0u, correction, lane_of_row<ROWS>(r), kLanesPerRow);
 #pragma unroll
     for (int j = 0; j < CHUNKS; ++j) add_rank_one(tile.h[r][j], c, k[j]);
   }
-  // All lanes have read the value: the shuffles above came after.
-  const bool odd = lane.in_row & 1;
-  if (lane_speaks<ROWS>(lane.in_row)) value[odd ? 0 : block_rows] = odd ? out : correction;
+  if (speaks) {
+    value[0] = __fmaf_rn(correction, token[Places::kKeyDotQuery], with_query);
+    value[block_rows] = correction;
+  }
 }
 
 // Replays a prepared record.

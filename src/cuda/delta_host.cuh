@@ -61,7 +61,6 @@ void dispatch_tile(const DeltaTile& tile, F&& f) {
   if (tile == DeltaTile{2, 4, true}) return f(DeltaKernel<State, 2, 4, true, KDA>{});
   if (tile == DeltaTile{2, 1, true}) return f(DeltaKernel<State, 2, 1, true, KDA>{});
   if (tile == DeltaTile{4, 4, true}) return f(DeltaKernel<State, 4, 4, true, KDA>{});
-  if (tile == DeltaTile{4, 2, true}) return f(DeltaKernel<State, 4, 2, true, KDA>{});
   if (tile == DeltaTile{4, 1, true}) return f(DeltaKernel<State, 4, 1, true, KDA>{});
   if (tile == DeltaTile{8, 2, true}) return f(DeltaKernel<State, 8, 2, true, KDA>{});
   if (tile == DeltaTile{8, 1, true}) return f(DeltaKernel<State, 8, 1, true, KDA>{});

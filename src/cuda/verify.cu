@@ -136,25 +136,27 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   args.records = record_args(p.records);
   args.done = p.pending.present() ? done : nullptr;
   const std::int64_t heads = args.rows.rows * args.rule.HV;
-  const auto select = p.pending.present() ? select_lazy_tile : select_tile;
-  const DeltaTile tile = select(args.rule.K, state_aligned(p.state), few_heads(heads));
-  args.cut = cut_windows(tile, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
-                         /*together=*/p.pending.present());
+  const bool lazy = p.pending.present();
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
+  const DeltaTile run = lazy ? lazy_tile(tile) : tile;
+  args.cut = cut_windows(run, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
+                         /*together=*/lazy);
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                   auto kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true, Form::any>
-                                                     : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::any>;
+                   constexpr int kLazyRows = lazy_tile({CHUNKS, ROWS, WHOLE}).rows;
+                   auto kernel = lazy ? verify_kernel<State, CHUNKS, kLazyRows, WHOLE, KDA, true, Form::any>
+                                      : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::any>;
                    if constexpr (kBothForms<CHUNKS, WHOLE, KDA>) {
                      if (tokens_are_bf16(args.rule, args.rows, args.out)) {
-                       kernel = p.pending.present() ? verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, true, Form::bf16>
-                                                    : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::bf16>;
+                       kernel = lazy ? verify_kernel<State, CHUNKS, kLazyRows, WHOLE, KDA, true, Form::bf16>
+                                     : verify_kernel<State, CHUNKS, ROWS, WHOLE, KDA, false, Form::bf16>;
                      }
                    }
-                   launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), args);
+                   launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(run, args.cut, p.inputs.gate), args);
                  });
-  if (p.pending.present() && done == nullptr) launcher.put(store_pending_kernel, grid.y, 32, 0, args);
+  if (lazy && done == nullptr) launcher.put(store_pending_kernel, grid.y, 32, 0, args);
   return launcher.status("gated_delta_rule_verify");
 }
 

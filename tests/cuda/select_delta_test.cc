@@ -42,7 +42,7 @@ TEST(SelectDelta, TheLazyTileHoldsTheKeyAndCoversTheValues) {
     for (const std::int64_t V : kValueSizes) {
       for (const std::int64_t heads : kHeads) {
         const bool aligned = K % 64 == 0 && V % 4 == 0;
-        const DeltaTile tile = select_lazy_tile(K, aligned, few_heads(heads)), other = select_tile(K, aligned, few_heads(heads));
+        const DeltaTile other = select_tile(K, aligned, few_heads(heads)), tile = lazy_tile(other);
         EXPECT_EQ(tile.chunks, other.chunks);
         EXPECT_EQ(tile.whole, other.whole);
         EXPECT_LE(tile.rows, other.rows);
@@ -50,7 +50,7 @@ TEST(SelectDelta, TheLazyTileHoldsTheKeyAndCoversTheValues) {
       }
     }
   }
-  EXPECT_EQ(select_lazy_tile(128, true, false), (DeltaTile{4, 2, true}));
+  EXPECT_EQ(lazy_tile(select_tile(128, true, false)), (DeltaTile{4, 2, true}));
 }
 
 TEST(SelectDelta, WindowsCoverAllValueRows) {

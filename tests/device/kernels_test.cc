@@ -72,44 +72,54 @@ void run_commit(const Scene& scene, const Side& side, Runner& run) {
   run(call.params());
 }
 
-// Delta kernels: state dtype, gate, head size; few and many rows, which choose different tiles.
+void add_delta_layer(std::vector<Case>& cases, const LayerShape& layer, int rows) {
+  SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = rows, .plain_tokens = 3 * rows + 20, .S = 3};
+  const std::string name = layer.text() + ", " + std::to_string(rows) + " rows";
+  cases.push_back(
+      {name + ": rule, snapshots, verify, plan, commit, align", shape, [](const Scene& scene, const Side& side, Runner& run) {
+         run(rule(scene, side, 0));
+         run(snapshots(scene, side, 0));
+         run(verify(scene, side, 0));
+         run(plan(scene, side));
+         run_commit(scene, side, run);
+         run(advance(scene, side));
+         const ListCall list = align_move(scene, side);
+         run(list.move());
+       }});
+  shape.lazy = true;
+  cases.push_back({name + ": rule and verify with pending, plan, commit, materialize", shape,
+                   [](const Scene& scene, const Side& side, Runner& run) {
+                     run(rule(scene, side, 0));
+                     run(verify(scene, side, 0));
+                     run(plan(scene, side));
+                     run_commit(scene, side, run);
+                     const ListCall list = materialize(scene, side);
+                     run(list.materialize());
+                   }});
+}
+
+// Delta kernels: state dtype, gate, head size; few and many rows, which choose different tiles; tokens all bf16, which have kernels of
+// their own.
 void add_delta(std::vector<Case>& cases) {
   for (const DType state : kActivations) {
+    for (const int rows : {3, 16}) {
+      if (rows > 3 && !gpu::real()) continue;
+      add_delta_layer(cases, {.H = 4, .HV = 8, .K = 128, .V = 36, .T = DType::bf16, .state = state, .out = DType::bf16}, rows);
+    }
     for (const LayerKind kind : {LayerKind::gdn, LayerKind::kda}) {
       for (const int K : {64, 128, 256, 100, 200}) {
         for (const int rows : {3, 16}) {
           if (rows > 3 && (K % 64 != 0 || !gpu::real())) continue;  // one tile; nothing to choose
-          const LayerShape layer{.kind = kind,
-                                 .H = 4,
-                                 .HV = 8,
-                                 .K = K,
-                                 .V = K % 64 == 0 ? 36 : 10,
-                                 .T = kActivations[(K / 4 + rows) % 3],
-                                 .state = state,
-                                 .out = DType::f32};
-          SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = rows, .plain_tokens = 3 * rows + 20, .S = 3};
-          const std::string name = layer.text() + ", " + std::to_string(rows) + " rows";
-          cases.push_back({name + ": rule, snapshots, verify, plan, commit, align", shape,
-                           [](const Scene& scene, const Side& side, Runner& run) {
-                             run(rule(scene, side, 0));
-                             run(snapshots(scene, side, 0));
-                             run(verify(scene, side, 0));
-                             run(plan(scene, side));
-                             run_commit(scene, side, run);
-                             run(advance(scene, side));
-                             const ListCall list = align_move(scene, side);
-                             run(list.move());
-                           }});
-          shape.lazy = true;
-          cases.push_back({name + ": rule and verify with pending, plan, commit, materialize", shape,
-                           [](const Scene& scene, const Side& side, Runner& run) {
-                             run(rule(scene, side, 0));
-                             run(verify(scene, side, 0));
-                             run(plan(scene, side));
-                             run_commit(scene, side, run);
-                             const ListCall list = materialize(scene, side);
-                             run(list.materialize());
-                           }});
+          add_delta_layer(cases,
+                          {.kind = kind,
+                           .H = 4,
+                           .HV = 8,
+                           .K = K,
+                           .V = K % 64 == 0 ? 36 : 10,
+                           .T = kActivations[(K / 4 + rows) % 3],
+                           .state = state,
+                           .out = DType::f32},
+                          rows);
         }
       }
     }

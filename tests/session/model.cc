@@ -175,6 +175,7 @@ LayerIo Model::io(std::int32_t layer, std::span<const Key> keys) const {
     }
   };
   fill_rows(io.x, 1, 2), fill_rows(io.a, 2, 4), fill_rows(io.b, 3, 4);
+  if (is_conv(layer)) fill_rows(io.out, 4, 2);  // its residual, an input too
   return io;
 }
 
