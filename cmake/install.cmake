@@ -26,6 +26,9 @@ install(
 # The SYCL backend's module, which the library looks for beside itself. Its libsycl is the system's or in LD_LIBRARY_PATH.
 if(RECOVERSSM_SYCL)
   install(TARGETS recoverssm_sycl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Sycl NAMELINK_SKIP)
+  if(RECOVERSSM_SYCL_AOT)
+    install(FILES ${PROJECT_BINARY_DIR}/src/librecoverssm_sycl_kernels.so.0 DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Sycl)
+  endif()
 endif()
 if(RECOVERSSM_BUILD_CLI)
   install(TARGETS recoverssm_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Command)

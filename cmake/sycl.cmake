@@ -22,6 +22,47 @@ if(RECOVERSSM_SYCL)
   list(APPEND CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/src)
 endif()
 
+# What kernels are compiled with, at run time and ahead of it. Contraction is off: what is fused says so. Ids may pass 2^31.
+set(RECOVERSSM_SYCL_KERNEL_OPTIONS
+    -O2
+    -std=c++20
+    -ffp-contract=off
+    -fno-fast-math
+    -fno-sycl-id-queries-fit-in-int
+    -foffload-fp32-prec-div
+    -foffload-fp32-prec-sqrt)
+
+# Settles RECOVERSSM_SYCL_AOT, kernels compiled when this is built: by a compiler of libsycl's own family (DPC++: icpx, or clang++ with -fsycl), of
+# the same libsycl, since it is that library the module speaks to. AdaptiveCpp (acpp) has another.
+set(RECOVERSSM_SYCL_AOT AUTO CACHE STRING "SYCL kernels compiled ahead of time: OFF, ON, or AUTO (where there is a SYCL compiler)")
+set(RECOVERSSM_SYCL_TARGETS
+    intel_gpu_bmg_g21;intel_gpu_bmg_g31;intel_gpu_acm_g10;intel_gpu_acm_g11;intel_gpu_acm_g12
+    CACHE STRING "Devices for which SYCL kernels are compiled ahead of time, as -fsycl-targets has them")
+if(RECOVERSSM_SYCL AND RECOVERSSM_SYCL_AOT)
+  find_program(RECOVERSSM_SYCL_COMPILER icpx HINTS ${RECOVERSSM_SYCL_ROOT}/bin DOC "A SYCL compiler: icpx, or DPC++'s clang++")
+  set(refused "no SYCL compiler (RECOVERSSM_SYCL_COMPILER)")
+  if(RECOVERSSM_SYCL_COMPILER)
+    file(STRINGS ${RECOVERSSM_SYCL_INCLUDE}/sycl/version.hpp version REGEX "__LIBSYCL_MAJOR_VERSION [0-9]+")
+    string(REGEX REPLACE ".* " "" version "${version}")
+    set(probe ${PROJECT_BINARY_DIR}/sycl_compiler.cc)
+    file(WRITE ${probe} "#include <sycl/version.hpp>\nstatic_assert(__LIBSYCL_MAJOR_VERSION == ${version}, \"another libsycl\");\n")
+    execute_process(COMMAND ${RECOVERSSM_SYCL_COMPILER} -fsycl -fsyntax-only ${probe} RESULT_VARIABLE refused OUTPUT_QUIET ERROR_VARIABLE words)
+    if(NOT refused STREQUAL "0")
+      set(refused "${RECOVERSSM_SYCL_COMPILER} is no DPC++ compiler of the libsycl in ${RECOVERSSM_SYCL_ROOT}:\n${words}")
+    endif()
+  endif()
+  if(refused STREQUAL "0")
+    set(RECOVERSSM_SYCL_AOT ON)
+    list(JOIN RECOVERSSM_SYCL_TARGETS ", " targets)
+    message(STATUS "recoverssm: SYCL kernels are compiled ahead of time by ${RECOVERSSM_SYCL_COMPILER} for ${targets}")
+  elseif(RECOVERSSM_SYCL_AOT STREQUAL "AUTO")
+    message(STATUS "recoverssm: no SYCL kernels from ahead of time: ${refused}")
+    set(RECOVERSSM_SYCL_AOT OFF)
+  else()
+    message(FATAL_ERROR "RECOVERSSM_SYCL_AOT: ${refused}")
+  endif()
+endif()
+
 # A module of another build may have this version's number and other structs. Both sides have a sum over the headers that they share (load.cc).
 file(GLOB shared_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/recoverssm/*.hpp ${PROJECT_SOURCE_DIR}/src/sycl/*.h
      ${PROJECT_SOURCE_DIR}/src/api/*.h)

@@ -18,6 +18,7 @@ import sys
 
 import cpu
 import device
+import sycl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "docs/benchmarks"
@@ -38,6 +39,7 @@ SECTIONS = (
     (ROOT / "docs/benchmarks.md", "results", lambda: cpu.markdown(XEON, "xeon-2-cores")),
     (ROOT / "docs/benchmarks.md", "others", lambda: cpu.others(device.read_csv(DATA / "python.csv"))),
     (DATA / "h200.md", "results", lambda: device.markdown(H200, "h200")),
+    (DATA / "sycl-cpu.md", "results", lambda: sycl.markdown(*(device.read_csv(DATA / f"sycl-cpu{of}.csv") for of in ("", "-native")))),
 )
 FIGURES = (
     (DATA / "xeon-2-cores.svg", lambda pyplot: cpu.figure(XEON, pyplot)),

@@ -7,6 +7,9 @@
 
 namespace recoverssm::sycl_backend {
 
+// Sizes kernels are written for, the preferred one first: a row of 32 partial sums is two registers of an AVX-512 machine, and of Xe.
+constexpr int kSubGroupSizes[] = {16, 8, 32};
+
 struct DeviceTraits {
   int sub_group = 16;  // of the kernels that use sub-groups
   int compute_units = 1;
@@ -25,6 +28,8 @@ constexpr DeltaShape select_shape(std::int64_t K) {
   if (K == 64 || K == 128 || K == 256) return {static_cast<int>(K / 32), true};
   return {K <= 128 ? 4 : 8, false};
 }
+
+constexpr DeltaShape kDeltaShapes[] = {{2, true}, {4, true}, {8, true}, {4, false}, {8, false}};  // all there are
 
 // A work-group is one sub-group on a CPU: a work-group is a task of its threads, and nothing is shared in one. On a GPU several keep an
 // execution unit busy.

@@ -65,7 +65,9 @@ inline void advance_body(const ::sycl::nd_item<3>& item, const device::AdvanceAr
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_ALIGN_KERNELS(KERNEL)                                                \
+  KERNEL(move, recoverssm::device::MoveArgs, recoverssm::sycl_backend::move_body) \
+  KERNEL(advance, recoverssm::device::AdvanceArgs, recoverssm::sycl_backend::advance_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(move, recoverssm::device::MoveArgs, recoverssm::sycl_backend::move_body)
-RSSM_KERNEL(advance, recoverssm::device::AdvanceArgs, recoverssm::sycl_backend::advance_body)
+RSSM_ALIGN_KERNELS(RSSM_KERNEL)
 #endif

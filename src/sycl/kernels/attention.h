@@ -46,6 +46,7 @@ inline void rows_body(const ::sycl::nd_item<3>& item, const device::PartArgs& ar
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_ATTENTION_KERNELS(KERNEL) KERNEL(rows, recoverssm::device::PartArgs, recoverssm::sycl_backend::rows_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(rows, recoverssm::device::PartArgs, recoverssm::sycl_backend::rows_body)
+RSSM_ATTENTION_KERNELS(RSSM_KERNEL)
 #endif

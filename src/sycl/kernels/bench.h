@@ -70,11 +70,13 @@ inline void empty_body(const ::sycl::nd_item<3>&, const BenchArgs&) {}
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_BENCH_KERNELS(KERNEL)                                                                       \
+  KERNEL(repeat, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::repeat_body)             \
+  KERNEL(set_words, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::set_words_body)       \
+  KERNEL(read_all, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::read_body)             \
+  KERNEL(copy_all, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::copy_body)             \
+  KERNEL(multiply_add, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::multiply_add_body) \
+  KERNEL(empty, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::empty_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(repeat, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::repeat_body)
-RSSM_KERNEL(set_words, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::set_words_body)
-RSSM_KERNEL(read_all, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::read_body)
-RSSM_KERNEL(copy_all, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::copy_body)
-RSSM_KERNEL(multiply_add, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::multiply_add_body)
-RSSM_KERNEL(empty, recoverssm::sycl_backend::BenchArgs, recoverssm::sycl_backend::empty_body)
+RSSM_BENCH_KERNELS(RSSM_KERNEL)
 #endif

@@ -90,6 +90,7 @@ void conv_body(const ::sycl::nd_item<3>& item, const device::ConvArgs& args) {
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_CONV_KERNELS(KERNEL, PACKED) KERNEL(conv, recoverssm::device::ConvArgs, recoverssm::sycl_backend::conv_body<PACKED>)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(conv, recoverssm::device::ConvArgs, recoverssm::sycl_backend::conv_body<RSSM_PACKED != 0>)
+RSSM_CONV_KERNELS(RSSM_KERNEL, RSSM_PACKED != 0)
 #endif

@@ -341,22 +341,29 @@ RSSM_HOST_DEVICE Results step(const LanesOf<D>& lanes, Tile<D>& tile, const floa
 }
 
 // Runs tokens first_token.. through a tile of value rows value..value+3: outputs, and corrections to records position.. of `block` where
-// there are any. after(t): once the tile holds the state after token t of these.
+// there are any. after(t): once the tile holds the state after token t of these. As many tokens as make a row of lanes are loaded and
+// stored at once, each lane one of their values: a compiler that vectorises over lanes does a masked access of 16 bits lane by lane.
 template <class D, class After>
 RSSM_HOST_DEVICE void run_tokens(const LanesOf<D>& lanes, Tile<D>& tile, const RuleArgs& rule, const RowsArgs& rows,
                                  const View& out, const View& corrections, const float* tokens, std::int64_t block, int head,
                                  int value, std::int64_t first_token, int position, int count, After&& after) {
-  const int mine = value + lanes.lane % kRows;
-  const bool there = mine < rule.V, speaks = there && lanes.lane < kRows;
-  for (int t = 0; t < count; ++t) {
-    const float v = there ? load_float(at(rule.v, first_token + t, head, mine), rule.v.dtype) : 0.0f;
-    const Results results = step<D>(lanes, tile, tokens + t * D::kTokenFloats, v, rule.K);
-    std::byte* const to = at(out, global_row(rows, first_token + t), head, mine);
-    if (speaks) {
-      store_float(to, out.dtype, results.out);
-      if (corrections.present) *reinterpret_cast<float*>(at(corrections, block, head, position + t, mine)) = results.correction;
+  constexpr int kTokens = D::kSub / kRows;
+  const int row = lanes.lane % kRows, mine = value + row;
+  for (int first = 0; first < count; first += kTokens) {
+    const int token = first + lanes.lane / kRows, last = count - first < kTokens ? count : first + kTokens;
+    const bool there = mine < rule.V && token < count;
+    const float v = there ? load_float(at(rule.v, first_token + token, head, mine), rule.v.dtype) : 0.0f;
+    Results results = {0.0f, 0.0f};  // the lane's
+    for (int t = first; t < last; ++t) {
+      const Results all = step<D>(lanes, tile, tokens + t * D::kTokenFloats, lanes.from(v, (t - first) * kRows + row), rule.K);
+      results.correction = t == token ? all.correction : results.correction;
+      results.out = t == token ? all.out : results.out;
+      after(t);
     }
-    after(t);
+    if (there) {
+      store_float(at(out, global_row(rows, first_token + token), head, mine), out.dtype, results.out);
+      if (corrections.present) *reinterpret_cast<float*>(at(corrections, block, head, position + token, mine)) = results.correction;
+    }
   }
 }
 

@@ -1,6 +1,8 @@
-// What makes a kernel body a kernel when it is compiled at run time (module/runtime.cc): a free function, and the few SYCL headers bodies
-// need, in place of all of them, which take a second longer to parse. Bodies themselves are portable SYCL 2020:
+// What makes a kernel body a kernel when it is compiled at run time (module/compile.cc): a free function, and the few SYCL headers bodies
+// need, in place of all of them, which take a second longer to parse. (ahead/kernels.cc: what makes it one ahead of time.) Bodies themselves
+// are portable SYCL 2020:
 //   template <...> void body(const ::sycl::nd_item<3>& item, const Args& args[, float* local])
+// A header ends with the list of its kernels, KERNEL(name, type of args, body).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,8 @@
       SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((::sycl::ext::oneapi::experimental::sub_group_size<RSSM_SUB_GROUP>)) void \
       name(Args args, ::sycl::ext::oneapi::experimental::work_group_memory<float[]> local) {                      \
     float* memory = &local[0];                                                                                    \
-    const Args& shared = recoverssm::sycl_backend::args_in_local(args, memory);                                   \
+    const Args& shared = recoverssm::sycl_backend::args_in_local<RSSM_SUB_GROUP, RSSM_SUB_GROUPS>(                \
+        ::sycl::ext::oneapi::this_work_item::get_sub_group(), args, memory);                                      \
     __VA_ARGS__(::sycl::ext::oneapi::this_work_item::get_nd_item<3>(), shared, memory);                           \
   }
 #endif
@@ -62,23 +65,19 @@ constexpr int args_floats() {
   return static_cast<int>((sizeof(Args) + 63) / 64 * 16);
 }
 
-#if defined(RSSM_AT_RUN_TIME) && defined(RSSM_SUB_GROUP)
 // Copies `args` to the sub-group's piece of `memory`, which moves past all of these.
-template <class Args>
-inline RSSM_INLINE const Args& args_in_local(const Args& args, float*& memory) {
+template <int SG, int GROUPS, class Args>
+inline RSSM_INLINE const Args& args_in_local(const ::sycl::sub_group& group, const Args& args, float*& memory) {
   using Word __attribute__((may_alias)) = std::uint32_t;
   static_assert(sizeof(Args) % sizeof(Word) == 0);
-  const ::sycl::sub_group group = ::sycl::ext::oneapi::this_work_item::get_sub_group();
-  float* const to = memory + sub_group_index<RSSM_SUB_GROUPS>(group) * args_floats<Args>();
+  float* const to = memory + sub_group_index<GROUPS>(group) * args_floats<Args>();
   const auto* const from = reinterpret_cast<const Word*>(&args);
-  for (int i = static_cast<int>(group.get_local_linear_id()); i < static_cast<int>(sizeof(Args) / sizeof(Word));
-       i += RSSM_SUB_GROUP) {
+  for (int i = static_cast<int>(group.get_local_linear_id()); i < static_cast<int>(sizeof(Args) / sizeof(Word)); i += SG) {
     reinterpret_cast<Word*>(to)[i] = from[i];
   }
-  memory += RSSM_SUB_GROUPS * args_floats<Args>();
+  memory += GROUPS * args_floats<Args>();
   ::sycl::group_barrier(group);
   return *reinterpret_cast<const Args*>(to);
 }
-#endif
 
 }  // namespace recoverssm::sycl_backend

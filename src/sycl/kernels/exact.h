@@ -38,6 +38,7 @@ inline void exact_body(const ::sycl::nd_item<3>& item, const ExactArgs& args) {
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_EXACT_KERNELS(KERNEL) KERNEL(exact, recoverssm::sycl_backend::ExactArgs, recoverssm::sycl_backend::exact_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(exact, recoverssm::sycl_backend::ExactArgs, recoverssm::sycl_backend::exact_body)
+RSSM_EXACT_KERNELS(RSSM_KERNEL)
 #endif

@@ -58,8 +58,9 @@ RSSM_HOST_DEVICE void scatter_sums(const Lanes<SG>& lanes, float (&values)[ALL])
       const bool upper = (lanes.lane & DISTANCE) != 0;
       RSSM_UNROLL
       for (int i = 0; i < N / 2; ++i) {
-        const float keep = upper ? values[N / 2 + i] : values[i], give = upper ? values[i] : values[N / 2 + i];
-        values[i] = keep + lanes.exchange(give, DISTANCE);
+        const float lower_sum = values[i] + lanes.exchange(values[i], DISTANCE);
+        const float upper_sum = values[N / 2 + i] + lanes.exchange(values[N / 2 + i], DISTANCE);
+        values[i] = upper ? upper_sum : lower_sum;
       }
       scatter_sums<SG, N / 2, 2 * DISTANCE>(lanes, values);
     }

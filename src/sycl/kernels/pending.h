@@ -23,6 +23,8 @@ RSSM_HOST_DEVICE void clear_replayed_body(const ::sycl::nd_item<3>& item, const 
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_PENDING_KERNELS(KERNEL) \
+  KERNEL(clear_replayed, recoverssm::device::ReplayArgs, recoverssm::sycl_backend::clear_replayed_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(clear_replayed, recoverssm::device::ReplayArgs, recoverssm::sycl_backend::clear_replayed_body)
+RSSM_PENDING_KERNELS(RSSM_KERNEL)
 #endif

@@ -34,6 +34,7 @@ RSSM_HOST_DEVICE void plan_body(const ::sycl::nd_item<3>& item, const device::Pl
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_PLAN_KERNELS(KERNEL) KERNEL(plan, recoverssm::device::PlanArgs, recoverssm::sycl_backend::plan_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(plan, recoverssm::device::PlanArgs, recoverssm::sycl_backend::plan_body)
+RSSM_PLAN_KERNELS(RSSM_KERNEL)
 #endif

@@ -77,6 +77,7 @@ inline void split_body(const ::sycl::nd_item<3>& item, const device::SplitArgs& 
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_PROJECTIONS_KERNELS(KERNEL) KERNEL(split, recoverssm::device::SplitArgs, recoverssm::sycl_backend::split_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(split, recoverssm::device::SplitArgs, recoverssm::sycl_backend::split_body)
+RSSM_PROJECTIONS_KERNELS(RSSM_KERNEL)
 #endif

@@ -80,6 +80,8 @@ inline void short_conv_body(const ::sycl::nd_item<3>& item, const device::ShortC
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_SHORT_CONV_KERNELS(KERNEL) \
+  KERNEL(short_conv, recoverssm::device::ShortConvArgs, recoverssm::sycl_backend::short_conv_body)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(short_conv, recoverssm::device::ShortConvArgs, recoverssm::sycl_backend::short_conv_body)
+RSSM_SHORT_CONV_KERNELS(RSSM_KERNEL)
 #endif

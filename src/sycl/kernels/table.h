@@ -24,6 +24,7 @@ inline void write_piece(const ::sycl::nd_item<3>& item, const PieceArgs& args) {
 
 }  // namespace recoverssm::sycl_backend
 
+#define RSSM_TABLE_KERNELS(KERNEL) KERNEL(piece, recoverssm::sycl_backend::PieceArgs, recoverssm::sycl_backend::write_piece)
 #if defined(RSSM_AT_RUN_TIME)
-RSSM_KERNEL(piece, recoverssm::sycl_backend::PieceArgs, recoverssm::sycl_backend::write_piece)
+RSSM_TABLE_KERNELS(RSSM_KERNEL)
 #endif

@@ -11,7 +11,6 @@ namespace {
 
 using device::column_of;
 
-constexpr Program kAlign = {.header = "align.h", .defines = {}};
 constexpr std::int64_t kAdvanceItems = 64;
 
 device::MoveLayer move_layer(const Layer& layer, int index) {
@@ -40,7 +39,7 @@ device::MoveLayer move_layer(const Layer& layer, int index) {
 void launch_move(::sycl::queue& queue, const device::MoveArgs& args, std::int64_t layers, std::int64_t rows) {
   std::int64_t shares = 1;
   for (std::int64_t l = 0; l < layers; ++l) shares = max64(shares, state_shares(args.layers[l]) + line_shares(args.layers[l]));
-  launch_kernel(queue, kernel_of(queue, kAlign, "move"), range_of(layers, rows, shares, kMoveItems), args);
+  launch_kernel(queue, kernel_of(queue, kAlignProgram, "move"), range_of(layers, rows, shares, kMoveItems), args);
 }
 
 }  // namespace
@@ -48,8 +47,8 @@ void launch_move(::sycl::queue& queue, const device::MoveArgs& args, std::int64_
 std::size_t workspace_bytes(const AlignMoveParams&, ::sycl::queue&) { return 0; }
 std::size_t workspace_bytes(const AlignAdvanceParams&, ::sycl::queue&) { return 0; }
 
-void prepare(const AlignMoveParams&, ::sycl::queue& queue) { kernel_of(queue, kAlign, "move"); }
-void prepare(const AlignAdvanceParams&, ::sycl::queue& queue) { kernel_of(queue, kAlign, "advance"); }
+void prepare(const AlignMoveParams&, ::sycl::queue& queue) { kernel_of(queue, kAlignProgram, "move"); }
+void prepare(const AlignAdvanceParams&, ::sycl::queue& queue) { kernel_of(queue, kAlignProgram, "advance"); }
 
 void launch(const AlignMoveParams& p, const Launch& launch, ::sycl::queue& queue) {
   device::MoveArgs args;
@@ -77,8 +76,8 @@ void launch(const AlignAdvanceParams& p, const Launch& launch, ::sycl::queue& qu
   args.block_size = p.block_size;
   args.null_block_id = p.null_block_id;
   args.reporter = {launch.flag, Operation::align_advance};
-  launch_kernel(queue, kernel_of(queue, kAlign, "advance"), range_of(1, 1, ceil_div(args.rows, kAdvanceItems), kAdvanceItems),
-                args);
+  launch_kernel(queue, kernel_of(queue, kAlignProgram, "advance"),
+                range_of(1, 1, ceil_div(args.rows, kAdvanceItems), kAdvanceItems), args);
 }
 
 }  // namespace recoverssm::sycl_backend

@@ -16,7 +16,6 @@ using device::PackedSizes;
 using device::PartKind;
 using device::view_of;
 
-constexpr Program kRows = {.header = "attention.h", .defines = {}};
 constexpr std::int64_t kRowItems = 128;    // of a work-group
 constexpr std::int64_t kMaxShares = 4096;  // work-groups a row
 
@@ -169,8 +168,8 @@ void launch_rows(const GdnAttentionParams& p, Rows rows, PartKind kind, const In
   part.ids = m.ids;
   part.counts = m.counts;
   const std::int64_t shares = kind == PartKind::plain ? ceil_div(tokens, N) : min64(capacity, tokens);
-  launch_kernel(queue, kernel_of(queue, kRows, "rows"), range_of(1, N, std::clamp<std::int64_t>(shares, 1, kMaxShares), kRowItems),
-                part);
+  launch_kernel(queue, kernel_of(queue, kAttentionProgram, "rows"),
+                range_of(1, N, std::clamp<std::int64_t>(shares, 1, kMaxShares), kRowItems), part);
 }
 
 void launch_part_conv(const GdnAttentionParams& p, const Rows& given, PartKind kind, const Intermediates& m, const Launch& launch,
@@ -206,7 +205,7 @@ void launch_part(const GdnAttentionParams& p, const Rows& rows, PartKind kind, c
 }
 
 void prepare_part(const GdnAttentionParams& p, const Rows& rows, PartKind kind, ::sycl::queue& queue) {
-  kernel_of(queue, kRows, "rows");
+  kernel_of(queue, kAttentionProgram, "rows");
   prepare_conv(queue, true);
   Intermediates m;
   carve(nullptr, p, rows, m);

@@ -8,7 +8,6 @@
 namespace recoverssm::sycl_backend {
 namespace {
 
-constexpr Program kBench = {.header = "bench.h", .defines = {}};
 constexpr std::int64_t kBenchItems = 128;     // of a work-group
 constexpr std::int64_t kGroupsAUnit = 8;      // work-groups a compute unit
 constexpr std::int64_t kMultiplyGroups = 64;  // the same, for what computes only
@@ -19,7 +18,7 @@ Status start(void* at, const char* kernel, std::int64_t groups_a_unit, const Ben
   try {
     ::sycl::queue& queue = queue_at(at);
     const std::int64_t groups = groups_a_unit * traits_of(queue).compute_units;
-    launch_kernel(queue, kernel_of(queue, kBench, kernel), range_of(1, 1, groups, kBenchItems), args);
+    launch_kernel(queue, kernel_of(queue, kBenchProgram, kernel), range_of(1, 1, groups, kBenchItems), args);
     return {};
   } catch (const ::sycl::exception& error) {
     return {ErrorKind::device_error, std::string("bench: ") + kernel + ": " + error.what()};

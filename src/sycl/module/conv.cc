@@ -10,9 +10,7 @@ using device::view_of;
 
 constexpr std::int64_t kConvItems = 128;  // of a work-group
 
-const ::sycl::kernel& conv_kernel(::sycl::queue& queue, bool packed) {
-  return kernel_of(queue, {.header = "conv.h", .defines = {{{"RSSM_PACKED", packed ? 1 : 0}}}}, "conv");
-}
+const Kernel& conv_kernel(::sycl::queue& queue, bool packed) { return kernel_of(queue, conv_program(packed), "conv"); }
 
 template <class Params>
 device::ConvArgs conv_args(const Params& p, std::int64_t capacity, Operation op, const Launch& launch) {

@@ -1,4 +1,4 @@
-// Host side of the delta kernels: from sizes and gate to a program and a cut.
+// Host side of the delta kernels: how a call is cut, and its launches.
 #pragma once
 
 #include "sycl/kernels/fold.h"
@@ -7,17 +7,6 @@
 
 namespace recoverssm::sycl_backend {
 
-inline Program delta_program(const DeltaShape& shape, Gate gate, const DeviceTraits& traits) {
-  return {.header = "delta_program.h",
-          .defines = {{{"RSSM_SUB_GROUP", traits.sub_group},
-                       {"RSSM_SUB_GROUPS", sub_groups_of(traits)},
-                       {"RSSM_CHUNKS", shape.chunks},
-                       {"RSSM_WHOLE", shape.whole ? 1 : 0},
-                       {"RSSM_KDA", gate == Gate::kda ? 1 : 0}}}};
-}
-
-constexpr Program kPending  // of a lazy commit
-    = {.header = "pending.h", .defines = {}};
 constexpr std::int64_t kPendingItems = 64;
 
 inline DeltaCut cut_of(const DeltaShape& shape, Gate gate, std::int64_t heads, std::int64_t V, std::int64_t tokens, bool together,

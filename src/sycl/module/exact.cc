@@ -14,7 +14,6 @@
 namespace recoverssm::sycl_backend::module {
 namespace {
 
-constexpr Program kExact = {.header = "exact.h", .defines = {}};
 constexpr std::int64_t kItems = 64;
 
 std::uint32_t next(std::uint64_t& state) {
@@ -86,7 +85,7 @@ std::string check(const ::sycl::context& context, const ::sycl::device& device) 
     auto* const in = ::sycl::malloc_device<ExactCase>(cases.size(), queue);
     auto* const out = ::sycl::malloc_device<ExactResults>(cases.size(), queue);
     queue.memcpy(in, cases.data(), cases.size() * sizeof(ExactCase));
-    launch_kernel(queue, kernel_of(queue, kExact, "exact"), range_of(1, 1, ceil_div(count, kItems), kItems),
+    launch_kernel(queue, kernel_of(queue, kExactProgram, "exact"), range_of(1, 1, ceil_div(count, kItems), kItems),
                   ExactArgs{in, out, count});
     queue.memcpy(got.data(), out, got.size() * sizeof(ExactResults)).wait_and_throw();
     ::sycl::free(in, queue);

@@ -8,7 +8,6 @@ namespace {
 
 using device::column_of;
 
-constexpr Program kPlan = {.header = "plan.h", .defines = {}};
 constexpr std::int64_t kPlanItems = 64;
 constexpr std::size_t kGroupsAtOnce = 16;  // of a table made on the host's stack
 
@@ -46,7 +45,7 @@ device::PlanArgs shared_args(const Params& p, Operation op, const Launch& launch
 
 void launch_plan(const device::PlanArgs& args, ::sycl::queue& queue) {
   if (args.rows == 0 || args.group_count == 0) return;
-  launch_kernel(queue, kernel_of(queue, kPlan, "plan"), range_of(1, 1, ceil_div(args.rows, kPlanItems), kPlanItems), args);
+  launch_kernel(queue, kernel_of(queue, kPlanProgram, "plan"), range_of(1, 1, ceil_div(args.rows, kPlanItems), kPlanItems), args);
 }
 
 }  // namespace
@@ -54,9 +53,9 @@ void launch_plan(const device::PlanArgs& args, ::sycl::queue& queue) {
 std::size_t workspace_bytes(const CommitPlanParams&, ::sycl::queue&) { return 0; }
 std::size_t workspace_bytes(const CommitPlanGroupsParams& p, ::sycl::queue&) { return p.groups.size() * sizeof(device::GroupArgs); }
 
-void prepare(const CommitPlanParams&, ::sycl::queue& queue) { kernel_of(queue, kPlan, "plan"); }
+void prepare(const CommitPlanParams&, ::sycl::queue& queue) { kernel_of(queue, kPlanProgram, "plan"); }
 void prepare(const CommitPlanGroupsParams&, ::sycl::queue& queue) {
-  kernel_of(queue, kPlan, "plan");
+  kernel_of(queue, kPlanProgram, "plan");
   prepare_table(queue);
 }
 

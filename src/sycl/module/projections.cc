@@ -10,7 +10,6 @@ namespace {
 
 using device::view_of;
 
-constexpr Program kSplit = {.header = "projections.h", .defines = {}};
 constexpr std::int64_t kSplitItems = 128;  // of a work-group
 constexpr std::int64_t kSplitTokens =
     8;  // that a work item moves one after the other, having worked out once where its elements lie
@@ -32,7 +31,7 @@ std::int32_t lanes_of(const SplitProjectionsParams& p) {
 }  // namespace
 
 std::size_t workspace_bytes(const SplitProjectionsParams&, ::sycl::queue&) { return 0; }
-void prepare(const SplitProjectionsParams&, ::sycl::queue& queue) { kernel_of(queue, kSplit, "split"); }
+void prepare(const SplitProjectionsParams&, ::sycl::queue& queue) { kernel_of(queue, kProjectionsProgram, "split"); }
 
 void launch(const SplitProjectionsParams& p, const Launch& launch, ::sycl::queue& queue) {
   device::SplitArgs args;
@@ -52,7 +51,7 @@ void launch(const SplitProjectionsParams& p, const Launch& launch, ::sycl::queue
   args.wide_items = (device::qkv_channels(args.sizes) + args.sizes.HV * args.sizes.V) / args.lanes;
   args.items = args.wide_items + 2 * args.sizes.HV;
   args.tokens_per_item = std::max(kSplitTokens, ceil_div(args.tokens, kMaxShares));
-  launch_kernel(queue, kernel_of(queue, kSplit, "split"),
+  launch_kernel(queue, kernel_of(queue, kProjectionsProgram, "split"),
                 range_of(1, ceil_div(args.tokens, args.tokens_per_item), ceil_div(args.items, kSplitItems), kSplitItems), args);
 }
 

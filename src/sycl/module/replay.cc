@@ -45,7 +45,7 @@ void prepare_replay(std::span<const Layer> layers, ::sycl::queue& queue) {
     kernel_of(queue, delta_program(common.shape, common.gate, traits_of(queue)), "replay");
   });
   if (std::any_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.pending.present(); })) {
-    kernel_of(queue, kPending, "clear_replayed");
+    kernel_of(queue, kPendingProgram, "clear_replayed");
   }
 }
 
@@ -90,7 +90,7 @@ void launch_replay(std::span<const Layer> layers, const ReplayCall& call, ::sycl
                    traits, args);
     }
     if (lazy) {
-      launch_kernel(queue, kernel_of(queue, kPending, "clear_replayed"),
+      launch_kernel(queue, kernel_of(queue, kPendingProgram, "clear_replayed"),
                     range_of(1, count, ceil_div(call.args.rows, kPendingItems), kPendingItems), args.replay);
     }
   });

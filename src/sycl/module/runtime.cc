@@ -3,21 +3,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "sycl/kernels/table.h"
+#include "sycl/module/compile.h"
 #include "sycl/module/devices.h"
-#include "sycl/module/sources.h"
+#include "sycl/module/made_once.h"
 
 namespace recoverssm::sycl_backend {
 namespace {
-
-namespace experimental = ::sycl::ext::oneapi::experimental;
 
 std::atomic<int> wanted_sub_group{0};
 
@@ -30,66 +31,77 @@ Key key_of(const Program& program) {
   return {program.header, values};
 }
 
-using Bundle = ::sycl::kernel_bundle<::sycl::bundle_state::executable>;
+// A program that is there.
+class Built {
+ public:
+  explicit Built(Bundle bundle) : bundle_(std::move(bundle)) {}
+  explicit Built(std::map<std::string_view, Kernel> ahead) : kernels_(std::move(ahead)) {}
 
-struct Built {
-  Bundle bundle;
-  std::map<std::string_view, ::sycl::kernel> kernels;  // those asked for; names are literals
+  const Kernel& kernel(const char* name) {
+    const std::scoped_lock held(lock_);
+    auto kernel = kernels_.find(name);
+    if (kernel == kernels_.end()) kernel = kernels_.emplace(name, Kernel{bundle_.value().ext_oneapi_get_kernel(name)}).first;
+    return kernel->second;
+  }
+
+ private:
+  std::mutex lock_;
+  std::optional<Bundle> bundle_;                // of one compiled at run time
+  std::map<std::string_view, Kernel> kernels_;  // of such a one those asked for; names are literals
 };
 
 // Programs of one device in one context. Entries stay where they are.
 struct Programs {
+  Programs(const ::sycl::context& c, const ::sycl::device& d) : context(c), device(d) {}
+
   ::sycl::context context;
   ::sycl::device device;
   DeviceTraits traits;  // but for the sub-group size, which may be asked for anew
   std::vector<std::size_t> sub_groups;
-  std::map<Key, Built> built;
+  MadeOnce<Key, Built> built;
 };
 
-std::mutex lock;
-
 Programs& programs_of(const ::sycl::queue& queue) {
-  static auto& all = *new std::vector<std::unique_ptr<Programs>>;  // never taken down: the runtime may be gone by then
+  static auto& all = *new std::list<Programs>;  // never taken down: the runtime may be gone by then
+  static std::mutex lock;
   const ::sycl::context context = queue.get_context();
   const ::sycl::device device = queue.get_device();
-  for (const auto& each : all) {
-    if (each->context == context && each->device == device) return *each;
+  const std::scoped_lock held(lock);
+  for (Programs& each : all) {
+    if (each.context == context && each.device == device) return each;
   }
-  all.push_back(std::make_unique<Programs>(Programs{context, device, {}, {}, {}}));
-  Programs& made = *all.back();
+  Programs& made = all.emplace_back(context, device);
   made.traits.cpu = device.is_cpu();
   made.traits.compute_units = static_cast<int>(device.get_info<::sycl::info::device::max_compute_units>());
   made.sub_groups = device.get_info<::sycl::info::device::sub_group_sizes>();
   return made;
 }
 
-// Contraction is off: what is fused says so. Ids may pass 2^31.
-std::vector<std::string> build_options() {
-  return {"-I.",  // where the texts are
-          "-O2",
-          "-std=c++20",
-          "-ffp-contract=off",
-          "-fno-fast-math",
-          "-fno-sycl-id-queries-fit-in-int",
-          "-foffload-fp32-prec-div",
-          "-foffload-fp32-prec-sqrt"};
-}
-
-Bundle build(const Programs& at, const Program& program) {
-  std::string text = "#define RSSM_AT_RUN_TIME 1\n";
-  for (const Define& define : program.defines) {
-    if (define.name != nullptr) text += "#define " + std::string(define.name) + " " + std::to_string(define.value) + "\n";
+// Whether there is code for the device.
+bool runs_on(const AheadKernel& kernel, const ::sycl::device& device) {
+  try {
+    return kernel.runs_on(device);
+  } catch (const ::sycl::exception&) {
+    return false;
   }
-  text += "#include \"sycl/kernels/" + std::string(program.header) + "\"\n";
-  experimental::include_files files;
-  for (const Source& source : sources()) files.add(source.name, source.text);
-  auto source = experimental::create_kernel_bundle_from_source(at.context, experimental::source_language::sycl, text,
-                                                               experimental::properties{files});
-  return experimental::build(source, std::vector{at.device},
-                             experimental::properties{experimental::build_options{build_options()}});
 }
 
-constexpr Program kTable = {.header = "table.h", .defines = {}};
+std::unique_ptr<Built> find_or_compile(const Programs& at, const Program& program) {
+  std::map<std::string_view, Kernel> ahead;
+  bool all_run = true;
+  for (const AheadKernel& kernel : ahead_kernels()) {
+    if (key_of(kernel.program) != key_of(program)) continue;
+    all_run = all_run && runs_on(kernel, at.device);
+    ahead[kernel.name] = {{}, kernel.launch};
+  }
+  if (all_run && !ahead.empty()) return std::make_unique<Built>(std::move(ahead));
+  try {
+    return std::make_unique<Built>(compile(at.context, at.device, program));
+  } catch (const ::sycl::exception& error) {  // MadeOnce keeps it
+    throw ::sycl::exception(
+        error.code(), std::string(program.header) + " failed to compile, and is not tried again in this process: " + error.what());
+  }
+}
 
 }  // namespace
 
@@ -115,29 +127,21 @@ int sub_group_size(const ::sycl::device& device) {
 }
 
 DeviceTraits traits_of(const ::sycl::queue& queue) {
-  const std::scoped_lock held(lock);
   const Programs& at = programs_of(queue);
   DeviceTraits traits = at.traits;
   traits.sub_group = choose_sub_group(at.sub_groups);
   return traits;
 }
 
-const ::sycl::kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name) {
-  const std::scoped_lock held(lock);
+const Kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name) {
   Programs& at = programs_of(queue);
-  auto built = at.built.find(key_of(program));
-  if (built == at.built.end()) built = at.built.emplace(key_of(program), Built{build(at, program), {}}).first;
-  auto kernel = built->second.kernels.find(name);
-  if (kernel == built->second.kernels.end()) {
-    kernel = built->second.kernels.emplace(name, built->second.bundle.ext_oneapi_get_kernel(name)).first;
-  }
-  return kernel->second;
+  return at.built.get(key_of(program), [&] { return find_or_compile(at, program); }).kernel(name);
 }
 
-void prepare_table(::sycl::queue& queue) { kernel_of(queue, kTable, "piece"); }
+void prepare_table(::sycl::queue& queue) { kernel_of(queue, kTableProgram, "piece"); }
 
 void write_table(::sycl::queue& queue, void* to, const void* from, std::size_t bytes) {
-  const ::sycl::kernel& kernel = kernel_of(queue, kTable, "piece");
+  const Kernel& kernel = kernel_of(queue, kTableProgram, "piece");
   constexpr std::size_t kPiece = kPieceWords * sizeof(std::uint64_t);
   for (std::size_t at = 0; at < bytes; at += kPiece) {
     const std::size_t count = std::min(kPiece, bytes - at);

@@ -1,15 +1,16 @@
-// Host side of a launch on SYCL: the queue, kernels (compiled at run time, once a device and program), and workspace.
+// Host side of a launch on SYCL: the queue, kernels (of one device and context, found or compiled once), and workspace.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <sycl/sycl.hpp>
 #include <type_traits>
 
 #include "recoverssm/recoverssm.hpp"
+#include "sycl/ahead/kernels.h"
 #include "sycl/module.h"
+#include "sycl/program.h"
 #include "sycl/select.h"
 
 namespace recoverssm::sycl_backend {
@@ -17,28 +18,21 @@ namespace recoverssm::sycl_backend {
 // The launch's queue; the default device's where it names none.
 ::sycl::queue& queue_of(const Launch& launch);
 
-// Sizes kernels are written for, the preferred one first: a row of 32 partial sums is two registers of an AVX-512 machine, and of Xe.
-constexpr int kSubGroupSizes[] = {16, 8, 32};
-
 // Size of the sub-groups of kernels that use them; 0 if the device has none of these.
 int sub_group_size(const ::sycl::device& device);
 // What select.h asks of a queue's device; looked up once.
 DeviceTraits traits_of(const ::sycl::queue& queue);
 void set_sub_group_size_wanted(int size);
 
-// Kernels that are compiled together: a header of src/sycl/kernels, after lines that define what it is to be compiled for.
-struct Define {
-  const char* name = nullptr;
-  int value = 0;
-};
-constexpr std::size_t kDefines = 6;
-struct Program {
-  const char* header = nullptr;  // "plan.h"; always with the same names in the same order
-  std::array<Define, kDefines> defines{};
+// One of the two.
+struct Kernel {
+  std::optional<::sycl::kernel> compiled;  // at run time
+  AheadLaunch ahead = nullptr;
 };
 
-// A kernel of it; compiles the program if this device does not have it yet. Throws ::sycl::exception with the compiler's words.
-const ::sycl::kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name);
+// A kernel of a program. Where this device has the program neither yet nor from ahead of time it is compiled; who asks for it meanwhile
+// waits, and nobody else. Throws ::sycl::exception with the compiler's words; what has failed to compile is not tried again.
+const Kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name);
 
 // Work items of a launch, and of a work-group: the last dimension is the fastest.
 inline ::sycl::nd_range<3> range_of(std::int64_t layers, std::int64_t rows, std::int64_t groups, std::int64_t group_size) {
@@ -49,24 +43,26 @@ inline ::sycl::nd_range<3> range_of(std::int64_t layers, std::int64_t rows, std:
 constexpr std::size_t kMaxParameters = 2048;  // what an Intel GPU takes; the CPU device has 3840
 
 template <class Args>
-void launch_kernel(::sycl::queue& queue, const ::sycl::kernel& kernel, const ::sycl::nd_range<3>& range, const Args& args) {
+void launch_kernel(::sycl::queue& queue, const Kernel& kernel, const ::sycl::nd_range<3>& range, const Args& args) {
   static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= kMaxParameters);
+  if (kernel.ahead != nullptr) return kernel.ahead(queue, range, &args, 0);
   queue.submit([&](::sycl::handler& handler) {
     handler.set_arg(0, args);
-    handler.parallel_for(range, kernel);
+    handler.parallel_for(range, *kernel.compiled);
   });
 }
 
 // With local memory, for kernels that are RSSM_SUB_GROUP_KERNEL.
 template <class Args>
-void launch_kernel(::sycl::queue& queue, const ::sycl::kernel& kernel, const ::sycl::nd_range<3>& range, const Args& args,
+void launch_kernel(::sycl::queue& queue, const Kernel& kernel, const ::sycl::nd_range<3>& range, const Args& args,
                    std::int64_t local_floats) {
   static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= kMaxParameters - 16);
+  if (kernel.ahead != nullptr) return kernel.ahead(queue, range, &args, static_cast<std::size_t>(local_floats));
   queue.submit([&](::sycl::handler& handler) {
     ::sycl::ext::oneapi::experimental::work_group_memory<float[]> local(static_cast<std::size_t>(local_floats), handler);
     handler.set_arg(0, args);
     handler.set_arg(1, local);
-    handler.parallel_for(range, kernel);
+    handler.parallel_for(range, *kernel.compiled);
   });
 }
 

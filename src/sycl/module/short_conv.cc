@@ -9,13 +9,12 @@ namespace {
 
 using device::view_of;
 
-constexpr Program kShortConv = {.header = "short_conv.h", .defines = {}};
 constexpr std::int64_t kShortConvItems = 128;  // of a work-group
 
 }  // namespace
 
 std::size_t workspace_bytes(const ShortConvParams&, ::sycl::queue&) { return 0; }
-void prepare(const ShortConvParams&, ::sycl::queue& queue) { kernel_of(queue, kShortConv, "short_conv"); }
+void prepare(const ShortConvParams&, ::sycl::queue& queue) { kernel_of(queue, kShortConvProgram, "short_conv"); }
 
 void launch(const ShortConvParams& p, const Launch& launch, ::sycl::queue& queue) {
   const std::int64_t capacity = p.line_kind == LineKind::plain ? 0 : p.rows.window_capacity;
@@ -32,7 +31,7 @@ void launch(const ShortConvParams& p, const Launch& launch, ::sycl::queue& queue
   args.taps = p.weight.shape[1];
   args.dilation = p.dilation;
   if (args.rows.rows == 0 || args.channels == 0) return;
-  launch_kernel(queue, kernel_of(queue, kShortConv, "short_conv"),
+  launch_kernel(queue, kernel_of(queue, kShortConvProgram, "short_conv"),
                 range_of(1, args.rows.rows, ceil_div(args.channels, kShortConvItems), kShortConvItems), args);
 }
 

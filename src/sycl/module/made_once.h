@@ -1,0 +1,48 @@
+// What takes long to make and is made once a key: kernels. Nothing is locked while one is made, so that who asks for another one does not
+// wait; who asks for the same one does. What making it threw is kept as well, and thrown to all who ask later.
+#pragma once
+
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace recoverssm::sycl_backend {
+
+template <class Key, class Value>
+class MadeOnce {
+ public:
+  // make() gives a std::unique_ptr<Value>, and is called by the first to ask. The value stays where it is.
+  template <class Make>
+  Value& get(const Key& key, Make&& make) {
+    std::promise<std::unique_ptr<Value>> mine;
+    const auto [value, first] = find_or_add(key, mine);
+    if (first) {
+      try {
+        mine.set_value(make());
+      } catch (...) {
+        mine.set_exception(std::current_exception());
+      }
+    }
+    return *value.get();
+  }
+
+ private:
+  using Future = std::shared_future<std::unique_ptr<Value>>;
+  struct Found {
+    Future value;
+    bool first;
+  };
+
+  Found find_or_add(const Key& key, std::promise<std::unique_ptr<Value>>& mine) {
+    const std::scoped_lock held(lock_);
+    const auto at = all_.find(key);
+    if (at != all_.end()) return {at->second, false};
+    return {all_.emplace(key, mine.get_future().share()).first->second, true};
+  }
+
+  std::mutex lock_;
+  std::map<Key, Future> all_;
+};
+
+}  // namespace recoverssm::sycl_backend
