@@ -92,18 +92,27 @@ TEST(Devices, TheWrongOneIsRefused) {
     EXPECT_EQ(std::string(error.what()), "context: the current device is 0, expected 1, where its stream and its workspace are");
     saw(std::string("the wrong device: ") + error.what());
   }
-  if (gpu::real()) {  // the fake's calls look at no stream
-    const Status status = run(params, Launch{.backend = Backend::cuda, .stream = second.stream->handle()});
-    EXPECT_EQ(status.kind, recoverssm::ErrorKind::device_error) << status.message;
-    EXPECT_NE(status.message.find("got a stream that is none of the current device, 0"), std::string::npos) << status.message;
-    saw("the wrong device's stream: " + (status.ok() ? "no error" : status.message));
-    EXPECT_EQ(gpu::take_last_error(), "cudaSuccess");
-  }
   gpu::use(1);
   EXPECT_TRUE(second.twin->same()) << "a refused call wrote something";
+  Runner cpu = Runner::cpu();
+  if (gpu::real()) {  // the fake's calls look at no stream
+    gpu::use(0);
+    const Status status = run(params, Launch{.backend = Backend::cuda, .stream = second.stream->handle()});
+    EXPECT_EQ(gpu::take_last_error(), "cudaSuccess");
+    gpu::use(1);
+    second.stream->wait();
+    // Drivers differ: some refuse such a launch, others (CUDA 13's) put it on the stream's own device, where its tensors are.
+    if (status.ok()) {
+      cpu(split(second.scene, second.scene.side(), 0));
+    } else {
+      EXPECT_EQ(status.kind, recoverssm::ErrorKind::device_error);
+      EXPECT_NE(status.message.find("got a stream that is none of the current device, 0"), std::string::npos) << status.message;
+    }
+    EXPECT_TRUE(second.twin->same());
+    saw("a stream of another device than the current one: " + (status.ok() ? "runs there" : status.message));
+  }
   split_projections(params, context);
   second.stream->wait();
-  Runner cpu = Runner::cpu();
   cpu(split(second.scene, second.scene.side(), 0));
   EXPECT_TRUE(second.twin->same());
 }
