@@ -17,6 +17,7 @@ os.environ["RECOVERSSM_VLLM"] = "1"  # at the import, so that the layer is regis
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "python/recoverssm/demo/models"
+TARGET = ROOT / "build/vllm/target-with-head"
 DRAFT = ROOT / "build/vllm/draft-of-one-layer"
 DRAFTS = 3
 SPECULATION: dict[str, dict[str, Any] | None] = {
@@ -58,6 +59,7 @@ def build(speculation: str, *, on: bool, **named: Any) -> Any:
     plugin(True)
     load_general_plugins()
     _take_models_without_experts()
+    _make_target()
     if speculation == "draft":
         _make_draft()
     plugin(on)
@@ -65,7 +67,7 @@ def build(speculation: str, *, on: bool, **named: Any) -> Any:
     arguments = {"max_model_len": 2048, "max_num_seqs": 8} | named
     # Prefix caching is what turns mamba_cache_mode to align.
     engine = LLM(
-        str(MODELS / "hybrid-target"), dtype="bfloat16", skip_tokenizer_init=True, enforce_eager=True, mamba_ssm_cache_dtype="float32",
+        str(TARGET), dtype="bfloat16", skip_tokenizer_init=True, enforce_eager=True, mamba_ssm_cache_dtype="float32",
         speculative_config=SPECULATION[speculation], enable_prefix_caching=False, disable_log_stats=False, **arguments,
     )  # fmt: skip
     print(f"  {speculation}, {'plugin' if on else 'stock'}, {named}: built in {time.monotonic() - start:.1f} s", flush=True)
@@ -77,6 +79,23 @@ def _take_models_without_experts() -> None:
     from vllm.model_executor.models.qwen3_next import QwenNextMixtureOfExperts
 
     QwenNextMixtureOfExperts.set_moe_parameters = lambda self: setattr(self, "moe_layers", [])
+
+
+def _make_target() -> None:
+    """The small model with its embedding as a second tensor, the output head: vLLM's Qwen3-Next has a head of its own, does not tie it, and
+    leaves it unset where the file has none. All logits are equal then, and every token is 0."""
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    if (TARGET / "config.json").exists():
+        return
+    TARGET.mkdir(parents=True, exist_ok=True)
+    weights = load_file(MODELS / "hybrid-target/model.safetensors")
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+    save_file(weights, TARGET / "model.safetensors", {"format": "pt"})
+    config = json.loads((MODELS / "hybrid-target/config.json").read_text())
+    (TARGET / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
 
 
 def _make_draft() -> None:
