@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ os.environ["RECOVERSSM_VLLM"] = "1"  # at the import, so that the layer is regis
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "python/recoverssm/demo/models"
 TARGET = ROOT / "build/vllm/target-with-head"
-DRAFT = ROOT / "build/vllm/draft-of-one-layer"
+DRAFT = ROOT / "build/vllm/draft-with-wide-heads"
 DRAFTS = 3
 SPECULATION: dict[str, dict[str, Any] | None] = {
     "none": None,
@@ -59,6 +60,7 @@ def build(speculation: str, *, on: bool, **named: Any) -> Any:
     plugin(True)
     load_general_plugins()
     _take_models_without_experts()
+    _register_kernels_once()
     _make_target()
     if speculation == "draft":
         _make_draft()
@@ -81,6 +83,15 @@ def _take_models_without_experts() -> None:
     QwenNextMixtureOfExperts.set_moe_parameters = lambda self: setattr(self, "moe_layers", [])
 
 
+def _register_kernels_once() -> None:
+    """vLLM puts its CPU kernels in place for each engine anew and looks into all loaded modules for that; numba's, which n-gram speculation
+    loads, have an object there that it stumbles over. Once in a process is enough."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    if not hasattr(CpuPlatform.register_triton_kernel_overrides, "cache_info"):
+        CpuPlatform.register_triton_kernel_overrides = staticmethod(functools.cache(CpuPlatform.register_triton_kernel_overrides))
+
+
 def _make_target() -> None:
     """The small model with its embedding as a second tensor, the output head: vLLM's Qwen3-Next has a head of its own, does not tie it, and
     leaves it unset where the file has none. All logits are equal then, and every token is 0."""
@@ -99,19 +110,38 @@ def _make_target() -> None:
 
 
 def _make_draft() -> None:
-    """The draft model's first layer as a model: vLLM wants all layers of a drafter in one cache group, and groups here have one layer each, as
-    many as the target has layers of full attention."""
+    """The draft model with heads of the target's size, 64 instead of 32: the same function, each pair of dimensions at the place that rotates
+    with its frequency. Where cache pages of drafter and target differ in shape, vLLM 0.32 gives wrong texts by itself."""
     import json
 
+    import torch
     from safetensors.torch import load_file, save_file
 
     if (DRAFT / "config.json").exists():
         return
     DRAFT.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor for name, tensor in load_file(MODELS / "hybrid-draft/model.safetensors").items() if "layers.1." not in name}
-    save_file(weights, DRAFT / "model.safetensors", {"format": "pt"})
     config = json.loads((MODELS / "hybrid-draft/config.json").read_text())
-    (DRAFT / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1, "layer_types": config["layer_types"][:1]}))
+    D = config["head_dim"]
+    place = torch.tensor([2 * (i % (D // 2)) + D * (i // (D // 2)) for i in range(D)])
+
+    def spread(rows: torch.Tensor) -> torch.Tensor:
+        """[heads * D, ...] to [heads * 2D, ...]"""
+        heads = rows.unflatten(0, (-1, D))
+        wide = heads.new_zeros(heads.shape[0], 2 * D, *heads.shape[2:])
+        wide[:, place] = heads
+        return wide.flatten(0, 1)
+
+    weights = load_file(MODELS / "hybrid-draft/model.safetensors")
+    for name, tensor in weights.items():
+        if name.split(".")[-2] in ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm"):
+            weights[name] = spread(tensor)
+        elif name.endswith("o_proj.weight"):
+            weights[name] = spread(tensor.T).T.contiguous()
+        if name.endswith("k_norm.weight"):
+            # The root mean square is over twice as many dimensions, for keys and queries; the scale of scores is that of 2D dimensions.
+            weights[name] = weights[name] * 0.5**0.5
+    save_file(weights, DRAFT / "model.safetensors", {"format": "pt"})
+    (DRAFT / "config.json").write_text(json.dumps(config | {"head_dim": 2 * D}))
 
 
 def prompt(ids: bytes) -> Any:

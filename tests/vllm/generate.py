@@ -23,11 +23,15 @@ def expect(right: bool, text: str) -> None:
         failures.append(text)
 
 
-def compare(plain: list, texts: list, name: str) -> None:
+def tokens_of(texts: list) -> list[list[int]]:
+    return [list(one.outputs[0].token_ids) for one in texts]
+
+
+def compare(plain: list, texts: list[list[int]], name: str) -> None:
     """Longest common beginnings; the gap where texts part."""
     same, worst, kept = 0, 0.0, 0
-    for place, (expected, got) in enumerate(zip(plain, texts, strict=True)):
-        ids, other = list(expected.outputs[0].token_ids), list(got.outputs[0].token_ids)
+    for place, (expected, other) in enumerate(zip(plain, texts, strict=True)):
+        ids = list(expected.outputs[0].token_ids)
         parts = next((i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), None)
         expect_length = len(ids) == len(other)
         if not expect_length:
@@ -43,6 +47,22 @@ def compare(plain: list, texts: list, name: str) -> None:
     total = sum(len(one.outputs[0].token_ids) for one in plain)
     text = f"{same} of {len(plain)} texts equal, {kept} of {total} tokens before they part"
     expect(worst <= BOUND, f"{name}: {text}; largest gap {worst:.4f} <= {BOUND}")
+
+
+def by_transformers(tokens: int) -> list[list[int]]:
+    """The same greedy texts by transformers, on which vLLM's own are checked."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(engines.MODELS / "hybrid-target", dtype=torch.bfloat16)
+    model.generation_config.eos_token_id = None  # the end-of-text token is ignored
+    texts, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)  # small tensors, one token at a time
+    for ids in PROMPTS:
+        given = torch.tensor([list(ids)])
+        texts.append(model.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=tokens, do_sample=False)[0, len(ids) :].tolist())
+    torch.set_num_threads(threads)
+    return texts
 
 
 def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alone: bool = False, preempt: bool = False, **named) -> tuple:
@@ -61,7 +81,7 @@ def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alo
         texts = [engine.generate([one], greedy(tokens), use_tqdm=False)[0] for one in prompts]
     else:
         texts = engine.generate(prompts, greedy(tokens), use_tqdm=False)
-    compare(plain, texts, name)
+    compare(plain, tokens_of(texts), name)
     specs = gdn_specs(engine)
     states = max(spec.max_memory_usage_bytes(engine.llm_engine.vllm_config) // spec.page_size_bytes for spec in specs)
     expect(states == 1, f"{name}: states per request {states}")
@@ -97,6 +117,8 @@ def main() -> int:
     # A model that says one thing whatever is asked would agree with everything.
     said = {tuple(one.outputs[0].token_ids) for one in plain}
     expect(len(said) == len(plain) and all(len(set(ids)) > 1 for ids in said), f"plain texts: {len(said)} different ones")
+
+    compare(plain, by_transformers(tokens), "plain texts, transformers' beside them")
 
     runs = {
         "ngram-8": dict(speculation="ngram", max_num_seqs=8),
