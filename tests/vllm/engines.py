@@ -13,7 +13,6 @@ os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ["RECOVERSSM_VLLM_UNTRIED"] = "1"
 os.environ["RECOVERSSM_VLLM"] = "1"  # at the import, so that the layer is registered; plugin() switches
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +44,16 @@ PROMPTS = [text.encode() for text in (
     "1. a\n2. b\n3. c\n4. d\n5. ",
     "The quick brown fox jumps over the lazy dog. The quick brown fox",
 )]  # fmt: skip
+
+
+def versions() -> str:
+    """Of what is compared, and the machine."""
+    import importlib.metadata as packages
+    import re
+
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    found = ", ".join(f"{name} {packages.version(name)}" for name in ("recoverssm", "vllm-cpu", "torch", "transformers"))
+    return f"{found}; {cpu.group(1) if cpu else 'unknown CPU'}, {os.environ.get('OMP_NUM_THREADS', 'all')} threads"
 
 
 def plugin(on: bool) -> None:
@@ -158,6 +167,11 @@ def greedy(tokens: int, **named: Any) -> Any:
 
 def scheduler(engine: Any) -> Any:
     return engine.llm_engine.engine_core.engine_core.scheduler
+
+
+def dummy_run(engine: Any, tokens: int) -> None:
+    """What vLLM does to measure and to warm up: a step of no request."""
+    engine.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner._dummy_run(tokens)
 
 
 def gdn_specs(engine: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import sys
 import traceback
 
 import engines
-from engines import PROMPTS, accepted_by_position, attention_specs, build, capacity, close, gdn_specs, greedy, metric, prompt, scheduler
+from engines import PROMPTS, accepted_by_position, attention_specs, build, capacity, close, dummy_run, gdn_specs, greedy, metric, prompt, scheduler
 
 BOUND = 0.25
 failures: list[str] = []
@@ -72,6 +72,8 @@ def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alo
     reset_counters()
     engine = build(speculation, on=True, **named)
     prompts = [prompt(ids) for ids in PROMPTS]
+    dummy_run(engine, 5)
+    expect(counters.dummy_calls == 3, f"{name}: layers in a dummy run {counters.dummy_calls}")
     if preempt:
         # Texts that outgrow their last page of attention while no other is free.
         page = max(spec.block_size for spec in attention_specs(engine))
@@ -109,6 +111,7 @@ def main() -> int:
     arguments = parser.parse_args()
     tokens, only = arguments.tokens, set(filter(None, arguments.only.split(",")))
 
+    print(engines.versions())
     print(f"plain texts, {len(PROMPTS)} prompts of {min(map(len, PROMPTS))} to {max(map(len, PROMPTS))} tokens, {tokens} tokens each", flush=True)
     reference = build("none", on=False)
     plain = reference.generate([prompt(ids) for ids in PROMPTS], greedy(tokens, logprobs=5), use_tqdm=False)
@@ -118,6 +121,9 @@ def main() -> int:
     said = {tuple(one.outputs[0].token_ids) for one in plain}
     expect(len(said) == len(plain) and all(len(set(ids)) > 1 for ids in said), f"plain texts: {len(said)} different ones")
 
+    from recoverssm.integrations.vllm._layer import RecoverSSMGatedDeltaNetAttention as Layer
+
+    expect(not Layer.__new__(Layer)._ours, "a layer made without its constructor is vLLM's")
     compare(plain, by_transformers(tokens), "plain texts, transformers' beside them")
 
     runs = {
@@ -129,7 +135,9 @@ def main() -> int:
         "ngram-alone": dict(speculation="ngram", max_num_seqs=1, alone=True),
         "ngram-chunked": dict(speculation="ngram", max_num_seqs=8, max_num_batched_tokens=48),
         "draft-chunked": dict(speculation="draft", max_num_seqs=4, max_num_batched_tokens=48),
+        # One page more than the null one and those of the first page of each: four for n-grams, whose groups have one layer each, else two.
         "ngram-preempted": dict(speculation="ngram", max_num_seqs=8, preempt=True, num_gpu_blocks_override=34),
+        "draft-preempted": dict(speculation="draft", max_num_seqs=8, preempt=True, num_gpu_blocks_override=18),
     }
     with_plugin = None
     for name, given in runs.items():
@@ -150,6 +158,9 @@ def main() -> int:
         print(f"  vLLM's own: {pages} pages, {fit:.0f} tokens, {1 + gdn_specs(engine)[0].num_speculative_blocks} states a request")
         print(f"  plugin: {with_plugin[0]} pages, {with_plugin[1]:.0f} tokens")
         expect(with_plugin[1] > fit, f"capacity: {with_plugin[1] / fit:.2f} times as many tokens")
+        texts = tokens_of(engine.generate([prompt(ids) for ids in PROMPTS], greedy(tokens), use_tqdm=False))
+        equal = sum(one == other for one, other in zip(tokens_of(plain), texts, strict=True))
+        print(f"  vLLM's own layers with the draft model, without the plugin: {equal} of {len(plain)} texts equal")
         close(engine)
     print("left out: " + ", ".join(name for name in runs if only and name not in only) if only else "nothing left out")
     print(f"{len(failures)} of the expectations failed" if failures else "all as expected")
