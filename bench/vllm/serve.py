@@ -110,8 +110,15 @@ def main() -> int:
     counted = {name: Windows(engine) for name, engine in built.items()}
     for turn in range(given.rounds):
         for c in given.concurrency:
-            for name, engine in built.items():
-                runs[name, c].append(serve(engine, prompts, given.output, c))
+            for name, engine in list(built.items()):
+                try:
+                    runs[name, c].append(serve(engine, prompts, given.output, c))
+                except RuntimeError as error:
+                    if name != "stock":  # vLLM's own n-gram windows end so where they are shorter than the one before
+                        raise
+                    print(f"left out: {name}: {error}")
+                    del built[name], counted[name]
+                    continue
                 print(f"round {turn + 1}, {c} at a time, {name}: {runs[name, c][-1]['wall']:.1f} s", file=sys.stderr, flush=True)
     rows = []
     print(f"{given.prompts} prompts of {given.input} tokens, {given.output} tokens each, {given.rounds} rounds")
@@ -119,6 +126,8 @@ def main() -> int:
     print("| path | at a time | tokens/s | wall s | TPOT ms | TTFT ms | texts as plain | logprob max | mean |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for (name, c), taken in runs.items():
+        if name not in built:
+            continue
         middle = {key: statistics.median(run[key] for run in taken) for key in ("throughput", "wall", "tpot", "ttft")}
         largest, mean, common, same = differences(runs["plain", c][0], taken[0])
         found = {"texts_equal": same, "logprob_max": largest, "logprob_mean": mean, "common_tokens": common}
