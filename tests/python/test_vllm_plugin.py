@@ -14,7 +14,7 @@ from recoverssm.integrations import vllm as plugin
 from recoverssm.integrations.vllm import _metadata, _rules
 
 I32 = torch.int32
-GOOD = _rules.Facts(num_speculative_tokens=3, untried=True)
+GOOD = _rules.Facts(num_speculative_tokens=3)
 CUDA = replace(GOOD, version="0.33.0", platform="cuda", untried=True, runner=2, graphs="full_and_piecewise", eager=False)
 
 # Rule, facts that break it and nothing else, words of the reason.
@@ -92,8 +92,16 @@ HYBRID = SimpleNamespace(architectures=["Qwen3NextForCausalLM"], hf_text_config=
 
 
 @pytest.fixture(autouse=True)
-def _untried(monkeypatch):
+def _nothing_untried(monkeypatch):
+    monkeypatch.delenv("RECOVERSSM_VLLM_UNTRIED", raising=False)
+
+
+def test_what_has_not_run_is_taken_on_request_only(monkeypatch):
+    facts = lambda: plugin.facts_of(config(use_v2_model_runner=True), platform="cuda", version="0.33.0")  # noqa: E731
+    (reason,) = plugin.reasons_against(facts())
+    assert "RECOVERSSM_VLLM_UNTRIED=1" in reason
     monkeypatch.setenv("RECOVERSSM_VLLM_UNTRIED", "1")
+    assert plugin.reasons_against(facts()) == []
 
 
 def test_facts_of_a_configuration():
@@ -145,6 +153,45 @@ def test_other_versions_are_refused_at_registration(monkeypatch):
         plugin.register()
     monkeypatch.setenv("RECOVERSSM_VLLM", "auto")
     plugin.register()
+
+
+# --- draft models --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_model_gets_the_pages_of_its_own_group(monkeypatch):
+    """Rows and tokens as many as it was handed; the layers' metadata and what it was handed stay as they are."""
+    from recoverssm.integrations.vllm import _drafter
+
+    class DraftModelProposer:
+        kv_cache_gid = 1
+
+    class Runner:
+        def __init__(self, marked, drafter):
+            self.cache_config, self.drafter = SimpleNamespace(**{_drafter.MARK: True} if marked else {}), drafter
+            tables = [torch.full((8, 3), group, dtype=I32) for group in range(2)]
+            self.input_batch = SimpleNamespace(block_table=[SimpleNamespace(get_device_tensor=lambda n, t=table: t[:n]) for table in tables])
+            self.first = SimpleNamespace(block_table_tensor=tables[0][:2], slot_mapping=torch.zeros(5), seq_lens="kept")
+
+        def _build_attention_metadata(self, *, slot_mappings):
+            return "layers", self.first
+
+    monkeypatch.setitem(sys.modules, "vllm.v1.spec_decode.draft_model", SimpleNamespace(DraftModelProposer=DraftModelProposer))
+    monkeypatch.setitem(sys.modules, "vllm.v1.worker.gpu_model_runner", SimpleNamespace(GPUModelRunner=Runner))
+    _drafter.give_drafters_their_group()
+    slots = {group: torch.full((9,), float(group)) for group in range(2)}
+
+    def build(runner):
+        layers, drafter = runner._build_attention_metadata(slot_mappings=slots)
+        assert layers == "layers" and drafter.seq_lens == "kept"
+        assert runner.first.block_table_tensor.tolist() == [[0] * 3] * 2 and runner.first.slot_mapping.tolist() == [0] * 5
+        assert drafter.block_table_tensor.shape == (2, 3) and drafter.slot_mapping.shape == (5,)
+        assert len({*drafter.block_table_tensor.flatten().tolist(), *drafter.slot_mapping.tolist()}) == 1
+        return int(drafter.slot_mapping[0])
+
+    assert build(Runner(True, DraftModelProposer())) == 1
+    assert build(Runner(False, DraftModelProposer())) == 0 and build(Runner(True, object())) == 0
+    monkeypatch.setattr(_drafter, "for_stock_layers", True)
+    assert build(Runner(False, DraftModelProposer())) == 1
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import sys
 import traceback
 
 import engines
-from engines import PROMPTS, accepted_by_position, attention_specs, build, capacity, close, gdn_specs, greedy, metric, prompt, scheduler
+from engines import PROMPTS, accepted_by_position, attention_specs, build, capacity, close, dummy_run, gdn_specs, greedy, metric, prompt, scheduler
 
 BOUND = 0.25
 failures: list[str] = []
@@ -23,11 +23,15 @@ def expect(right: bool, text: str) -> None:
         failures.append(text)
 
 
-def compare(plain: list, texts: list, name: str) -> None:
+def tokens_of(texts: list) -> list[list[int]]:
+    return [list(one.outputs[0].token_ids) for one in texts]
+
+
+def compare(plain: list, texts: list[list[int]], name: str) -> None:
     """Longest common beginnings; the gap where texts part."""
     same, worst, kept = 0, 0.0, 0
-    for place, (expected, got) in enumerate(zip(plain, texts, strict=True)):
-        ids, other = list(expected.outputs[0].token_ids), list(got.outputs[0].token_ids)
+    for place, (expected, other) in enumerate(zip(plain, texts, strict=True)):
+        ids = list(expected.outputs[0].token_ids)
         parts = next((i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), None)
         expect_length = len(ids) == len(other)
         if not expect_length:
@@ -45,6 +49,22 @@ def compare(plain: list, texts: list, name: str) -> None:
     expect(worst <= BOUND, f"{name}: {text}; largest gap {worst:.4f} <= {BOUND}")
 
 
+def by_transformers(tokens: int) -> list[list[int]]:
+    """The same greedy texts by transformers, on which vLLM's own are checked."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(engines.MODELS / "hybrid-target", dtype=torch.bfloat16)
+    model.generation_config.eos_token_id = None  # the end-of-text token is ignored
+    texts, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)  # small tensors, one token at a time
+    for ids in PROMPTS:
+        given = torch.tensor([list(ids)])
+        texts.append(model.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=tokens, do_sample=False)[0, len(ids) :].tolist())
+    torch.set_num_threads(threads)
+    return texts
+
+
 def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alone: bool = False, preempt: bool = False, **named) -> tuple:
     """reference: the engine without speculation; plain: its texts of PROMPTS. Returns the capacity of this run's cache."""
     from recoverssm.integrations.vllm import counters, reset_counters
@@ -52,6 +72,8 @@ def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alo
     reset_counters()
     engine = build(speculation, on=True, **named)
     prompts = [prompt(ids) for ids in PROMPTS]
+    dummy_run(engine, 5)
+    expect(counters.dummy_calls == 3, f"{name}: layers in a dummy run {counters.dummy_calls}")
     if preempt:
         # Texts that outgrow their last page of attention while no other is free.
         page = max(spec.block_size for spec in attention_specs(engine))
@@ -61,7 +83,7 @@ def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alo
         texts = [engine.generate([one], greedy(tokens), use_tqdm=False)[0] for one in prompts]
     else:
         texts = engine.generate(prompts, greedy(tokens), use_tqdm=False)
-    compare(plain, texts, name)
+    compare(plain, tokens_of(texts), name)
     specs = gdn_specs(engine)
     states = max(spec.max_memory_usage_bytes(engine.llm_engine.vllm_config) // spec.page_size_bytes for spec in specs)
     expect(states == 1, f"{name}: states per request {states}")
@@ -89,6 +111,7 @@ def main() -> int:
     arguments = parser.parse_args()
     tokens, only = arguments.tokens, set(filter(None, arguments.only.split(",")))
 
+    print(engines.versions())
     print(f"plain texts, {len(PROMPTS)} prompts of {min(map(len, PROMPTS))} to {max(map(len, PROMPTS))} tokens, {tokens} tokens each", flush=True)
     reference = build("none", on=False)
     plain = reference.generate([prompt(ids) for ids in PROMPTS], greedy(tokens, logprobs=5), use_tqdm=False)
@@ -97,6 +120,11 @@ def main() -> int:
     # A model that says one thing whatever is asked would agree with everything.
     said = {tuple(one.outputs[0].token_ids) for one in plain}
     expect(len(said) == len(plain) and all(len(set(ids)) > 1 for ids in said), f"plain texts: {len(said)} different ones")
+
+    from recoverssm.integrations.vllm._layer import RecoverSSMGatedDeltaNetAttention as Layer
+
+    expect(not Layer.__new__(Layer)._ours, "a layer made without its constructor is vLLM's")
+    compare(plain, by_transformers(tokens), "plain texts, transformers' beside them")
 
     runs = {
         "ngram-8": dict(speculation="ngram", max_num_seqs=8),
@@ -107,7 +135,9 @@ def main() -> int:
         "ngram-alone": dict(speculation="ngram", max_num_seqs=1, alone=True),
         "ngram-chunked": dict(speculation="ngram", max_num_seqs=8, max_num_batched_tokens=48),
         "draft-chunked": dict(speculation="draft", max_num_seqs=4, max_num_batched_tokens=48),
+        # One page more than the null one and those of the first page of each: four for n-grams, whose groups have one layer each, else two.
         "ngram-preempted": dict(speculation="ngram", max_num_seqs=8, preempt=True, num_gpu_blocks_override=34),
+        "draft-preempted": dict(speculation="draft", max_num_seqs=8, preempt=True, num_gpu_blocks_override=18),
     }
     with_plugin = None
     for name, given in runs.items():
@@ -128,6 +158,9 @@ def main() -> int:
         print(f"  vLLM's own: {pages} pages, {fit:.0f} tokens, {1 + gdn_specs(engine)[0].num_speculative_blocks} states a request")
         print(f"  plugin: {with_plugin[0]} pages, {with_plugin[1]:.0f} tokens")
         expect(with_plugin[1] > fit, f"capacity: {with_plugin[1] / fit:.2f} times as many tokens")
+        texts = tokens_of(engine.generate([prompt(ids) for ids in PROMPTS], greedy(tokens), use_tqdm=False))
+        equal = sum(one == other for one, other in zip(tokens_of(plain), texts, strict=True))
+        print(f"  vLLM's own layers with the draft model, without the plugin: {equal} of {len(plain)} texts equal")
         close(engine)
     print("left out: " + ", ".join(name for name in runs if only and name not in only) if only else "nothing left out")
     print(f"{len(failures)} of the expectations failed" if failures else "all as expected")

@@ -102,6 +102,19 @@ def check_layer(source: Source, forward: str) -> None:
             expect(found == ["cls", "vllm_config"], f"{path}: {method}({', '.join(found)})")
 
 
+def check_drafter(source: Source) -> None:
+    """What _drafter.py wraps and reads."""
+    runner = find(source.tree("vllm/v1/worker/gpu_model_runner.py"), "GPUModelRunner")
+    found = arguments(find(runner, "_build_attention_metadata"))
+    expect("slot_mappings" in found, "GPUModelRunner._build_attention_metadata(slot_mappings=)")
+    expect({"drafter", "cache_config", "input_batch"} <= attributes(runner), "GPUModelRunner: drafter, cache_config, input_batch")
+    proposer = find(source.tree("vllm/v1/spec_decode/llm_base_proposer.py"), "SpecDecodeBaseProposer")
+    expect("kv_cache_gid" in attributes(proposer), "SpecDecodeBaseProposer.kv_cache_gid")
+    expect(find(source.tree("vllm/v1/spec_decode/draft_model.py"), "DraftModelProposer") is not None, "DraftModelProposer")
+    common = fields(find(source.tree("vllm/v1/attention/backend.py"), "CommonAttentionMetadata"))
+    expect({"block_table_tensor", "slot_mapping"} <= common, "CommonAttentionMetadata: block_table_tensor, slot_mapping")
+
+
 def names_of(tree: ast.Module) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
@@ -135,6 +148,8 @@ def main() -> int:
     check_layer(Source(where), forward)
     if forward == "forward_cuda":  # Kimi's layers run on CUDA alone
         check_kda(Source(where))
+    else:
+        check_drafter(Source(where))
     print(f"{len(failures)} names are not as expected" if failures else "all names as expected")
     return 1 if failures else 0
 

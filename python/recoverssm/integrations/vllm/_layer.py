@@ -22,9 +22,9 @@ from vllm.utils.torch_utils import LayerNameType, _encode_layer_name, _resolve_l
 from ... import ops
 from ...errors import BadState
 from ._counters import counters
+from ._drafter import MARK, give_drafters_their_group
 from ._metadata import Rows, rows_of
 
-_MARK = "_recoverssm"  # on a cache_config: the layers of this engine are ours, and their pages hold records
 _OPERATION = "recoverssm_gdn_attention"
 
 
@@ -40,7 +40,7 @@ class RecoverSSMGatedDeltaNetAttention(QwenGatedDeltaNetAttention):
             counters.stock_layers += 1
             return
         counters.layers += 1
-        setattr(vllm_config.cache_config, _MARK, True)
+        setattr(vllm_config.cache_config, MARK, True)
         _extend_model_class(vllm_config)
 
     @property
@@ -165,12 +165,12 @@ def _extend_model_class(vllm_config: Any) -> None:
 
     def get_mamba_state_shape_from_config(cls: type, vllm_config: Any) -> Any:
         shapes = shapes_of(vllm_config)
-        ours = getattr(vllm_config.cache_config, _MARK, False)
+        ours = getattr(vllm_config.cache_config, MARK, False)
         return _with_records(shapes, vllm_config.speculative_config.num_speculative_tokens) if ours else shapes
 
     def get_mamba_state_dtype_from_config(cls: type, vllm_config: Any) -> Any:
         dtypes = dtypes_of(vllm_config)
-        return _with_record_dtypes(dtypes) if getattr(vllm_config.cache_config, _MARK, False) else dtypes
+        return _with_record_dtypes(dtypes) if getattr(vllm_config.cache_config, MARK, False) else dtypes
 
     cls.get_mamba_state_shape_from_config = classmethod(get_mamba_state_shape_from_config)
     cls.get_mamba_state_dtype_from_config = classmethod(get_mamba_state_dtype_from_config)
@@ -187,4 +187,6 @@ def register_layer() -> None:
         return
     _registered = True
     direct_register_custom_op(op_name=_OPERATION, op_func=_gdn_attention, mutates_args=["out", "z"], fake_impl=_gdn_attention_fake)
+    if current_platform.device_type == "cpu":
+        give_drafters_their_group()
     QwenGatedDeltaNetAttention.register_oot(RecoverSSMGatedDeltaNetAttention, name=QwenGatedDeltaNetAttention.__name__)
