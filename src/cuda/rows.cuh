@@ -69,7 +69,8 @@ __device__ __forceinline__ DeviceRow offsets_of(const RowsArgs& args, std::int64
 // Row i of an op with one block a row. Every thread of a block of threads calls it with one i, and gets the same answer; the first one
 // reports. Not yet looked at: token_index (see drop_bad_tokens) and what the op itself wants of a live row.
 __device__ __forceinline__ DeviceRow row_of(const RowsArgs& args, std::int64_t i) {
-  const std::int32_t block = i32_at(args.state_indices, i);  // read beside the offsets, not after them; used only of a row with tokens
+  const std::int32_t block =
+      i32_at(args.state_indices, i);  // read beside the offsets, not after them; used only of a row with tokens
   DeviceRow row = offsets_of(args, i);
   if (row.kind != DeviceRowKind::skip) give_block(row, block, args.null_block_id, args.capacity, args.blocks);
   return row;
