@@ -71,16 +71,28 @@ constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int w
 constexpr std::int64_t kFewHeads = 128;
 constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
 
-// Warps of a block that takes a whole head of `needed` warps' rows, where a multiprocessor has room for sixteen warps at a time. More warps
-// make a block quicker, but not in proportion (it prepares its tokens first), and blocks beyond the room wait for a second turn: turns times
-// the time of a turn, (4 + warps) / warps. With many turns two warps, but for small states and few tokens. Measured on an H200.
-constexpr std::int64_t kRoomForWarps = 132 * 16;
-constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::int64_t state_size) {
-  if (heads > 2 * kRoomForWarps && (state_size == 4 || S > 4)) return needed < 2 ? 1 : 2;
+// Most passes of a block whose prepared tokens still fit: with value heads of thousands of rows not all of a head.
+constexpr int most_passes(const DeltaTile& tile, int warps, bool kda, int wanted) {
+  int passes = wanted;
+  while (passes > 1 && shared_floats(tile, passes * warps * kGroupsPerWarp * tile.rows, kda, 1) * 4 > kSharedBytes) --passes;
+  return passes;
+}
+
+// Warps of a block that takes a whole head of `needed` warps' rows, where a multiprocessor has room for sixteen warps at a time and for blocks
+// of `bytes` of shared memory. More warps make a block quicker, but not in proportion (it prepares its tokens first), and blocks beyond the
+// room wait for a second turn: turns times the time of a turn, (4 + warps) / warps. With many turns two warps, but for small states and few
+// tokens. From measurements on an H200; what shared memory leaves room for is arithmetic alone.
+constexpr std::int64_t kMultiprocessors = 132, kRoomForWarps = 16, kRoomForBytes = 227 * 1024;
+constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::int64_t state_size, std::int64_t bytes) {
+  if (heads > 2 * kMultiprocessors * kRoomForWarps && (state_size == 4 || S > 4)) return needed < 2 ? 1 : 2;
+  const std::int64_t fit = bytes <= kRoomForBytes / kRoomForWarps ? kRoomForWarps
+                           : bytes < kRoomForBytes                ? kRoomForBytes / bytes
+                                                                  : 1;
   int best = 1;
   std::int64_t least = INT64_MAX;
   for (int warps = 1; warps <= kMaxWarps && warps <= needed; warps *= 2) {
-    const std::int64_t turns = (heads * warps + kRoomForWarps - 1) / kRoomForWarps;
+    const std::int64_t blocks = kMultiprocessors * (fit < kRoomForWarps / warps ? fit : kRoomForWarps / warps);
+    const std::int64_t turns = (heads + blocks - 1) / blocks;
     const std::int64_t time = turns * (4 + warps) * (kMaxWarps / warps);
     if (time < least) {
       least = time;
@@ -95,12 +107,15 @@ constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda,
                                std::int64_t state_size, bool together) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
-  DeltaCut cut;
-  cut.warps = together || few_heads(heads) ? (needed < kMaxWarps ? needed : kMaxWarps) : window_warps(needed, heads, S, state_size);
-  const int all_passes = ceil_int(needed, cut.warps);
-  cut.passes = few_heads(heads) && !together ? 1 : all_passes;
-  cut.tiles = ceil_int(all_passes, cut.passes);
   const int wanted = S < kMostTokens ? static_cast<int>(S) : kMostTokens;
+  const int all_rows = needed * kGroupsPerWarp * tile.rows;
+  const std::int64_t bytes = shared_floats(tile, all_rows, kda, most_tokens(tile, all_rows, kda, wanted)) * 4;
+  DeltaCut cut;
+  cut.warps =
+      together || few_heads(heads) ? (needed < kMaxWarps ? needed : kMaxWarps) : window_warps(needed, heads, S, state_size, bytes);
+  const int all_passes = ceil_int(needed, cut.warps);
+  cut.passes = together ? all_passes : few_heads(heads) ? 1 : most_passes(tile, cut.warps, kda, all_passes);
+  cut.tiles = ceil_int(all_passes, cut.passes);
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
   return cut;
 }
@@ -116,7 +131,7 @@ constexpr DeltaCut cut_plain(const DeltaTile& tile, std::int64_t V, std::int64_t
   DeltaCut cut;
   cut.warps = needed < most ? needed : most;
   const int all_passes = ceil_int(needed, cut.warps);
-  cut.passes = whole_heads ? all_passes : 1;
+  cut.passes = whole_heads ? most_passes(tile, cut.warps, kda, all_passes) : 1;
   cut.tiles = ceil_int(all_passes, cut.passes);
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, whole_heads ? static_cast<int>(kShortRow) : kMostTokens);
   return cut;
