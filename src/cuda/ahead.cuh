@@ -31,7 +31,7 @@ __device__ __forceinline__ void take_ahead(Tile<CHUNKS, ROWS>& tile, const std::
   using Bits = Bits4<sizeof(State)>;
   if (first >= V) return clear_tile(tile);
   const Bits* const slot = reinterpret_cast<const Bits*>(slots) + threadIdx.x;
-  __pipeline_wait_prior(0);
+  wait_for_copies();
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
 #pragma unroll

@@ -58,7 +58,7 @@ struct TokenPlaces {
 
 template <int CHUNKS, bool KDA>
 __device__ __forceinline__ Tokens tokens_in(float* shared, int block_rows) {
-  return {shared, token_floats(CHUNKS, block_rows, KDA), block_rows};
+  return {shared, static_cast<int>(token_floats(CHUNKS, block_rows, KDA)), block_rows};
 }
 
 // A thread's place: lane 0..7 of its row, group 0..3 of its warp.

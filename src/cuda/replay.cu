@@ -42,8 +42,8 @@ void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate 
   const bool kda = gate == Gate::kda;
   const int passes = replay_passes(tile.whole, size_of(state));
   table.value_rows = static_cast<std::int16_t>(passes * kReplayPassRows);
-  const std::int64_t ahead = passes > 1 ? ahead_bytes({tile.chunks, kReplayRows}, kReplayThreads / 32, size_of(state)) : 0;
-  table.token_chunk = static_cast<std::int8_t>(most_tokens(tile, table.value_rows, kda, 8, ahead));
+  const std::int64_t ahead = replay_ahead_bytes(tile, size_of(state));
+  table.token_chunk = static_cast<std::int8_t>(replay_tokens(tile, size_of(state), kda));
   int tasks = 0;
   bool lazy = false;
   for (int l = 0; l < table.layer_count; ++l) {

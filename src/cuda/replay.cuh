@@ -42,14 +42,6 @@ struct ReplayTable {
 };
 static_assert(sizeof(ReplayTable) <= 32764, "a kernel's parameters");
 
-constexpr int kReplayThreads = 128;
-constexpr int kReplayRows = 2;  // state rows of a lane group
-constexpr int kReplayPassRows = kReplayThreads / kLanesPerRow * kReplayRows;
-
-// Passes of a block over its value rows. 16-bit states are half as many bytes, so half as many are on their way at a time: several passes,
-// and the next one's rows fetched during each. With fp32 states that was slower.
-constexpr int replay_passes(bool whole, std::int64_t state_size) { return whole && state_size == 2 ? 4 : 1; }
-
 __device__ inline Replay commit_row(const ReplayTable& table, const LayerArgs& layer, const PlanColumns& plan, std::int64_t i) {
   Replay replay;
   // All loads at once: what a dead row has in the other columns is not looked at, but it is there.

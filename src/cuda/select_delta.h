@@ -48,10 +48,12 @@ struct DeltaCut {
 constexpr int ceil_int(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 // Floats of shared memory a prepared token takes: key, query, kda's decays; decay, beta, k.q; values, which become outputs; corrections.
-constexpr int token_floats(int chunks, int block_rows, bool kda) { return 32 * chunks * (kda ? 3 : 2) + 4 + 2 * block_rows; }
+constexpr std::int64_t token_floats(int chunks, std::int64_t block_rows, bool kda) {
+  return 32 * chunks * (kda ? 3 : 2) + 4 + 2 * block_rows;
+}
 
-constexpr std::int64_t shared_floats(const DeltaTile& tile, int block_rows, bool kda, int tokens) {
-  return std::int64_t{tokens} * token_floats(tile.chunks, block_rows, kda);
+constexpr std::int64_t shared_floats(const DeltaTile& tile, std::int64_t block_rows, bool kda, int tokens) {
+  return tokens * token_floats(tile.chunks, block_rows, kda);
 }
 
 // What a block's state rows of one pass take. state_size: bytes of an element.
@@ -60,7 +62,7 @@ constexpr std::int64_t ahead_bytes(const DeltaTile& tile, int warps, std::int64_
 }
 
 constexpr int kMostTokens = 16;
-constexpr int most_tokens(const DeltaTile& tile, int block_rows, bool kda, int wanted, std::int64_t bytes_beside = 0) {
+constexpr int most_tokens(const DeltaTile& tile, std::int64_t block_rows, bool kda, int wanted, std::int64_t bytes_beside = 0) {
   int tokens = wanted < 1 ? 1 : wanted;
   while (tokens > 1 && shared_floats(tile, block_rows, kda, tokens) * 4 + bytes_beside > kSharedBytes) --tokens;
   return tokens;
@@ -73,9 +75,9 @@ constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
 
 // Most passes of a block whose prepared tokens still fit: with value heads of thousands of rows not all of a head.
 constexpr int most_passes(const DeltaTile& tile, int warps, bool kda, int wanted) {
-  int passes = wanted;
-  while (passes > 1 && shared_floats(tile, passes * warps * kGroupsPerWarp * tile.rows, kda, 1) * 4 > kSharedBytes) --passes;
-  return passes;
+  const std::int64_t values = (kSharedBytes / 4 - token_floats(tile.chunks, 0, kda)) / 2;
+  const std::int64_t most = values / (warps * kGroupsPerWarp * tile.rows);
+  return most < 1 ? 1 : most < wanted ? static_cast<int>(most) : wanted;
 }
 
 // Warps of a block that takes a whole head of `needed` warps' rows, where a multiprocessor has room for sixteen warps at a time and for blocks
@@ -102,13 +104,16 @@ constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::
   return best;
 }
 
+// Value rows of a head that the lazy verify takes: its one block a head has all of them in shared memory, whatever the tile and gate.
+constexpr std::int64_t kMostLazyValues = 5632;
+
 // Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
 // ones (lazy form): one block a head.
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda,
                                std::int64_t state_size, bool together) {
   const int needed = ceil_int(V, kGroupsPerWarp * tile.rows);
   const int wanted = S < kMostTokens ? static_cast<int>(S) : kMostTokens;
-  const int all_rows = needed * kGroupsPerWarp * tile.rows;
+  const std::int64_t all_rows = std::int64_t{needed} * kGroupsPerWarp * tile.rows;
   const std::int64_t bytes = shared_floats(tile, all_rows, kda, most_tokens(tile, all_rows, kda, wanted)) * 4;
   DeltaCut cut;
   cut.warps =
@@ -118,6 +123,25 @@ constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64
   cut.tiles = ceil_int(all_passes, cut.passes);
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
   return cut;
+}
+
+// Commit and materialize.
+constexpr int kReplayThreads = 128;
+constexpr int kReplayRows = 2;  // state rows of a lane group
+constexpr int kReplayPassRows = kReplayThreads / kLanesPerRow * kReplayRows;
+
+// Passes of a block over its value rows. 16-bit states are half as many bytes, so half as many are on their way at a time: several passes,
+// and the next one's rows fetched during each. With fp32 states that was slower.
+constexpr int replay_passes(bool whole, std::int64_t state_size) { return whole && state_size == 2 ? 4 : 1; }
+
+// A commit's block beside its shared memory for tokens: state rows on their way.
+constexpr std::int64_t replay_ahead_bytes(const DeltaTile& tile, std::int64_t state_size) {
+  if (replay_passes(tile.whole, state_size) == 1) return 0;
+  return ahead_bytes({tile.chunks, kReplayRows}, kReplayThreads / 32, state_size);
+}
+constexpr int replay_tokens(const DeltaTile& tile, std::int64_t state_size, bool kda) {
+  const int value_rows = replay_passes(tile.whole, state_size) * kReplayPassRows;
+  return most_tokens(tile, value_rows, kda, 8, replay_ahead_bytes(tile, state_size));
 }
 
 // Rows of any length: a block keeps its value rows in registers from the first token to the last. Where rows are short (so few tokens of a

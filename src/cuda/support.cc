@@ -3,6 +3,7 @@
 #include "contract/support.h"
 
 #include "cuda/ops.h"
+#include "cuda/select_delta.h"
 
 namespace recoverssm::cuda {
 namespace {
@@ -30,6 +31,11 @@ Support rule_support(const char* op, const RuleInputs& inputs, const Rows& rows)
   return grid.supported ? rows_support(op, rows) : grid;
 }
 
+// Of the lazy form.
+Support lazy_support(const char* op, const char* argument, const TensorView& pending, std::int64_t V) {
+  return pending.present() ? sizes_fit(op, argument, {{"V with pending", V, kMostLazyValues}}) : Support{};
+}
+
 Support layer_support(const char* op, std::span<const Layer> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const TensorView& state = layers[i].state;
@@ -54,7 +60,10 @@ Support support(const CausalConv1dParams& p) { return rows_support("causal_conv1
 Support support(const CausalConv1dWindowParams& p) { return rows_support("causal_conv1d_window", p.rows); }
 Support support(const GatedDeltaRuleParams& p) { return rule_support("gated_delta_rule", p.inputs, p.rows); }
 Support support(const GatedDeltaRuleSnapshotsParams& p) { return rule_support("gated_delta_rule_snapshots", p.inputs, p.rows); }
-Support support(const GatedDeltaRuleVerifyParams& p) { return rule_support("gated_delta_rule_verify", p.inputs, p.rows); }
+Support support(const GatedDeltaRuleVerifyParams& p) {
+  const Support lazy = lazy_support("gated_delta_rule_verify", "v", p.pending, size_at(p.inputs.v, 3, 2));
+  return lazy.supported ? rule_support("gated_delta_rule_verify", p.inputs, p.rows) : lazy;
+}
 Support support(const CommitPlanParams&) { return {}; }
 Support support(const CommitPlanGroupsParams& p) {
   return sizes_fit("commit_plan_groups", "groups", {{"number", static_cast<std::int64_t>(p.groups.size()), kMaxPlanGroups}});
@@ -86,7 +95,9 @@ Support support(const GdnAttentionParams& p) {
   if (p.plain) {
     if (Support fits = rows_support("gdn_attention", p.plain->rows); !fits.supported) return fits;
   }
-  return p.windows ? rows_support("gdn_attention", p.windows->rows) : Support{};
+  if (!p.windows) return {};
+  const Support lazy = lazy_support("gdn_attention", "head_v_dim", p.windows->pending, p.head_v_dim);
+  return lazy.supported ? rows_support("gdn_attention", p.windows->rows) : lazy;
 }
 
 }  // namespace recoverssm::cuda

@@ -100,6 +100,12 @@ __device__ __forceinline__ void copy4_async(Bits* to, const std::byte* from) {
   __pipeline_memcpy_async(to, from, sizeof(Bits));
 }
 
+// Waits for this thread's asynchronous copies. What it reads of them stays behind the wait: the intrinsic's asm says nothing of memory.
+__device__ __forceinline__ void wait_for_copies() {
+  __pipeline_wait_prior(0);
+  asm volatile("" ::: "memory");
+}
+
 // Calls f with the bytes of an element of an activation.
 template <class F>
 __device__ __forceinline__ void with_size(DType dtype, F&& f) {
@@ -274,7 +280,7 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
   constexpr int KP = Places::kKP;
   const std::int64_t from_head = key_head(head, args.H, args.HV);
   const int threads = static_cast<int>(blockDim.x), groups = threads / kLanesPerRow;
-  __pipeline_wait_prior(0);
+  wait_for_copies();
   for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
     prepare_keys<CHUNKS, WHOLE, KDA, F>(args, to.base + t * to.step, first + t, from_head, lane);
   }

@@ -1,8 +1,6 @@
 // gated_delta_rule_verify on CUDA: windows that leave records. One launch; the lazy form takes a second, tiny one that stores the pending
 // counts, which every head of a row reads.
 
-#include <string>
-
 #include "cuda/delta_host.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
@@ -143,12 +141,6 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   const DeltaTile run = lazy ? lazy_tile(tile) : tile;
   args.cut = cut_windows(run, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
                          /*together=*/lazy);
-  // One block a head has all its value rows in shared memory.
-  if (const std::size_t bytes = shared_bytes(run, args.cut, p.inputs.gate); bytes > kSharedBytes) {
-    return {ErrorKind::unsupported, "gated_delta_rule_verify: v: V " + std::to_string(args.rule.V) + " with pending takes " +
-                                        std::to_string(bytes) + " bytes of shared memory a block on cuda, expected at most " +
-                                        std::to_string(kSharedBytes)};
-  }
   const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,

@@ -7,7 +7,7 @@ namespace recoverssm::cuda {
 namespace {
 
 constexpr int kKeySizes[] = {1, 16, 64, 100, 128, 200, 256};
-constexpr std::int64_t kValueSizes[] = {1, 4, 30, 64, 128, 256, 1000, 8192, 100000};
+constexpr std::int64_t kValueSizes[] = {1, 4, 30, 64, 128, 256, 1000, 8192, 100000, 1 << 30};
 constexpr std::int64_t kHeads[] = {1, 48, 127, 128, 384, 1536, 3072, 100000};
 
 template <class F>
@@ -30,11 +30,6 @@ void expect_covers(const DeltaTile& tile, const DeltaCut& cut, std::int64_t V, b
   EXPECT_LE(shared_floats(tile, cut.block_rows(tile), kda, cut.token_chunk) * 4, kSharedBytes);
 }
 
-// Where all of a head must be in one block, heads of thousands of value rows do not fit: the call is refused.
-bool fits_together(const DeltaTile& tile, std::int64_t V, bool kda) {
-  return shared_floats(tile, static_cast<int>(V), kda, 1) * 4 <= kSharedBytes - 4 * 1024;
-}
-
 TEST(SelectDelta, TilesHoldTheKey) {
   for_all([](const DeltaTile& tile, int K, std::int64_t V, std::int64_t, bool) {
     EXPECT_GE(32 * tile.chunks, K);
@@ -51,7 +46,7 @@ TEST(SelectDelta, TheLazyTileHoldsTheKeyAndCoversTheValues) {
         EXPECT_EQ(tile.chunks, other.chunks);
         EXPECT_EQ(tile.whole, other.whole);
         EXPECT_LE(tile.rows, other.rows);
-        if (fits_together(tile, V, false)) expect_covers(tile, cut_windows(tile, V, heads, 4, false, 4, true), V, false);
+        if (V <= kMostLazyValues) expect_covers(tile, cut_windows(tile, V, heads, 4, false, 4, true), V, false);
       }
     }
   }
@@ -64,7 +59,7 @@ TEST(SelectDelta, WindowsCoverAllValueRows) {
       for (const bool together : {false, true}) {
         for (const std::int64_t state_size : {2, 4}) {
           const DeltaCut cut = cut_windows(tile, V, heads, S, kda, state_size, together);
-          if (together && !fits_together(tile, V, kda)) continue;
+          if (together && V > kMostLazyValues) continue;
           expect_covers(tile, cut, V, kda);
           EXPECT_LE(cut.token_chunk, S < kMostTokens ? S : kMostTokens);
           if (together) {
@@ -84,7 +79,7 @@ TEST(SelectDelta, PlainRowsStayInOnePassUnlessAllAreShort) {
       EXPECT_LE(cut.token_chunk, kMostTokens);
       if (few_heads(heads) || tokens > kShortRow) {
         EXPECT_EQ(cut.passes, 1);
-      } else if (fits_together(tile, V, kda)) {
+      } else if (V <= 1000) {
         EXPECT_EQ(cut.tiles, 1);
       }
     }
@@ -92,13 +87,28 @@ TEST(SelectDelta, PlainRowsStayInOnePassUnlessAllAreShort) {
 }
 
 TEST(SelectDelta, CommitsPassesFitWithTheirFetchedRows) {
-  for (const int K : {64, 128, 256}) {
+  for (const int K : kKeySizes) {
     for (const bool kda : {false, true}) {
-      const DeltaTile tile = select_tile(K, true, true);
       for (const std::int64_t state_size : {2, 4}) {
-        const std::int64_t ahead = ahead_bytes({tile.chunks, 2}, 4, state_size);
-        EXPECT_EQ(ahead, 4 * 4 * 2 * K * state_size);
-        EXPECT_LE(shared_floats(tile, 128, kda, 1) * 4 + ahead, kSharedBytes);
+        const DeltaTile tile = select_tile(K, K % 64 == 0, true);
+        const int rows = replay_passes(tile.whole, state_size) * kReplayPassRows, tokens = replay_tokens(tile, state_size, kda);
+        EXPECT_GE(tokens, 1);
+        EXPECT_LE(shared_floats(tile, rows, kda, tokens) * 4 + replay_ahead_bytes(tile, state_size), kSharedBytes);
+      }
+    }
+  }
+  EXPECT_EQ(replay_tokens(select_tile(256, true, true), 2, true), 7);  // eight would not fit beside the rows on their way
+  EXPECT_EQ(replay_tokens(select_tile(128, true, true), 4, false), 8);
+}
+
+TEST(SelectDelta, TheLazyFormFitsUpToItsLimit) {
+  for (const int K : kKeySizes) {
+    for (const bool kda : {false, true}) {
+      for (const std::int64_t heads : kHeads) {
+        const DeltaTile tile = lazy_tile(select_tile(K, K % 64 == 0, few_heads(heads)));
+        const DeltaCut cut = cut_windows(tile, kMostLazyValues, heads, 16, kda, 4, true);
+        EXPECT_EQ(cut.tiles, 1);
+        expect_covers(tile, cut, kMostLazyValues, kda);
       }
     }
   }

@@ -72,8 +72,8 @@ void run_commit(const Scene& scene, const Side& side, Runner& run) {
   run(call.params());
 }
 
-void add_delta_layer(std::vector<Case>& cases, const LayerShape& layer, int rows) {
-  SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = rows, .plain_tokens = 3 * rows + 20, .S = 3};
+void add_delta_layer(std::vector<Case>& cases, const LayerShape& layer, int rows, int plain_rows, int plain_tokens) {
+  SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = plain_rows, .plain_tokens = plain_tokens, .S = 3};
   const std::string name = layer.text() + ", " + std::to_string(rows) + " rows";
   cases.push_back(
       {name + ": rule, snapshots, verify, plan, commit, align", shape, [](const Scene& scene, const Side& side, Runner& run) {
@@ -104,7 +104,15 @@ void add_delta(std::vector<Case>& cases) {
   for (const DType state : kActivations) {
     for (const int rows : {3, 16}) {
       if (rows > 3 && !gpu::real()) continue;
-      add_delta_layer(cases, {.H = 4, .HV = 8, .K = 128, .V = 36, .T = DType::bf16, .state = state, .out = DType::bf16}, rows);
+      add_delta_layer(cases, {.H = 4, .HV = 8, .K = 128, .V = 36, .T = DType::bf16, .state = state, .out = DType::bf16}, rows, rows,
+                      3 * rows + 20);
+    }
+    // Plain rows that are short on the average go over a head in passes, a longer one among them in several chunks of tokens too.
+    for (const int K : {64, 128, 256, 100}) {
+      for (const DType T : {DType::bf16, DType::f32}) {
+        if (!gpu::real()) continue;
+        add_delta_layer(cases, {.H = 4, .HV = 8, .K = K, .V = 160, .T = T, .state = state, .out = T}, 16, 40, 60);
+      }
     }
     for (const LayerKind kind : {LayerKind::gdn, LayerKind::kda}) {
       for (const int K : {64, 128, 256, 100, 200}) {
@@ -119,7 +127,7 @@ void add_delta(std::vector<Case>& cases) {
                            .T = kActivations[(K / 4 + rows) % 3],
                            .state = state,
                            .out = DType::f32},
-                          rows);
+                          rows, rows, 3 * rows + 20);
         }
       }
     }

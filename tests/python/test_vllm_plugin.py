@@ -27,6 +27,8 @@ BROKEN = [
     ("architecture", replace(GOOD, architectures=("OlmoHybridForCausalLM",)), ["OlmoHybridForCausalLM", "Qwen3NextForCausalLM"]),
     ("architecture", replace(GOOD, architectures=()), ["unknown"]),
     ("drafter", replace(GOOD, drafter_architectures=("Qwen3NextForCausalLM",), drafter_layer_types=("linear_attention",)), ["drafter", "Qwen3Next"]),
+    ("drafter's cache", replace(GOOD, attention_cache="2 key heads of 64, bfloat16", drafter_attention_cache="2 key heads of 32, bfloat16"),
+     ["2 key heads of 32", "2 key heads of 64"]),
     ("drafter's pipeline", replace(GOOD, drafter_pipeline=2), ["drafter", "2"]),
     ("pipeline parallel", replace(GOOD, pipeline_parallel=2), ["pipeline_parallel_size 2"]),
     ("context parallel", replace(GOOD, context_parallel=2), ["context parallel", "2"]),
@@ -77,7 +79,8 @@ def test_every_rule_has_a_case_and_a_line_in_the_document(root):
 def config(**changed):
     """A stand-in for VllmConfig with what facts_of reads."""
     facts = dict(
-        model_config=SimpleNamespace(architectures=["Qwen3NextForCausalLM"], dtype=torch.bfloat16, enforce_eager=True),
+        model_config=SimpleNamespace(architectures=["Qwen3NextForCausalLM"], dtype=torch.bfloat16, enforce_eager=True,
+                                     hf_text_config=SimpleNamespace(num_key_value_heads=2, head_dim=64)),
         cache_config=SimpleNamespace(mamba_ssm_cache_dtype="float32", mamba_cache_dtype="auto", mamba_cache_mode="none", use_replayssm=False,
                                      kv_offloading_size=None),
         parallel_config=SimpleNamespace(pipeline_parallel_size=1, decode_context_parallel_size=1, enable_dbo=False),
@@ -88,7 +91,8 @@ def config(**changed):
     return SimpleNamespace(**facts | changed)
 
 
-HYBRID = SimpleNamespace(architectures=["Qwen3NextForCausalLM"], hf_text_config=SimpleNamespace(layer_types=["linear_attention"]))
+HYBRID = SimpleNamespace(architectures=["Qwen3NextForCausalLM"], dtype=torch.bfloat16, hf_text_config=SimpleNamespace(
+    layer_types=["linear_attention"], num_key_value_heads=1, head_dim=None, hidden_size=128, num_attention_heads=4))  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +118,8 @@ def test_facts_of_a_configuration():
         parallel_config=SimpleNamespace(pipeline_parallel_size=2, decode_context_parallel_size=2, enable_dbo=True),
     )  # fmt: skip
     broken = {rule.name for rule in plugin.RULES if rule.against(plugin.facts_of(changed, platform="cpu", version="0.32.0"))}
-    assert broken == {"drafter", "drafter's pipeline", "pipeline parallel", "context parallel", "dual batch", "KV connector"}
+    assert plugin.facts_of(changed, platform="cpu", version="0.32.0").drafter_attention_cache == "1 key heads of 32, bfloat16"
+    assert broken == {"drafter", "drafter's cache", "drafter's pipeline", "pipeline parallel", "context parallel", "dual batch", "KV connector"}
     none = plugin.facts_of(config(speculative_config=None), platform="cpu", version="0.32.0")
     assert none.num_speculative_tokens == 0
 

@@ -224,6 +224,23 @@ TEST_F(SyclPrograms, WhatFailsToCompileIsNotTriedAgain) {
   expect_runs(plan());  // the others are no worse for it
 }
 
+TEST_F(SyclPrograms, WhatMayWorkLaterIsTriedAgain) {
+  dry::withhold({"projections.h"});
+  std::atomic<int> compiled = 0;
+  dry::set_compiler([&](const std::string&) {
+    if (++compiled % 2 == 1)
+      throw ::sycl::exception(::sycl::make_error_code(::sycl::errc::memory_allocation), "no memory just now");
+    throw std::runtime_error("no runtime's error");
+  });
+  const SplitProjectionsParams params = split();
+  for (const char* words : {"no memory just now", "no runtime's error", "no memory just now", "no runtime's error"}) {
+    const Status status = call(params);
+    EXPECT_EQ(status.kind, ErrorKind::device_error);
+    EXPECT_EQ(status.message, std::string("split_projections: ") + words);
+  }
+  EXPECT_EQ(compiled, 4);
+}
+
 TEST_F(SyclPrograms, OneThatIsCompiledHoldsUpNobodyWhoDoesNotNeedIt) {
   dry::withhold({"projections.h"});
   std::promise<void> entered, leave;

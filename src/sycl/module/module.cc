@@ -1,6 +1,10 @@
 // The module's one exported function, and what every operation has around it.
 #include "sycl/module.h"
 
+#include <exception>
+#include <new>
+#include <string>
+
 #include "sycl/module/bench_calls.h"
 #include "sycl/module/devices.h"
 #include "sycl/module/exact.h"
@@ -17,7 +21,7 @@ std::size_t scratch_size_of(const Params& params, const Launch& launch) {
     ::sycl::queue& queue = queue_of(launch);
     bytes = workspace_bytes(params, queue);
     prepare(params, queue);
-  } catch (const ::sycl::exception&) {
+  } catch (const std::exception&) {
     return bytes;  // the call itself will say so
   }
   return bytes;
@@ -40,7 +44,9 @@ Status execute_on_queue(const char* op, const Params& params, const Launch& on) 
     if (std::string reason = refusal(queue); !reason.empty()) return {ErrorKind::unsupported, std::string(op) + ": " + reason};
     launch(params, on, queue);
     return {};
-  } catch (const ::sycl::exception& error) {
+  } catch (const std::bad_alloc&) {
+    throw;  // the caller's own words for it
+  } catch (const std::exception& error) {
     return {ErrorKind::device_error, std::string(op) + ": " + error.what()};
   }
 }

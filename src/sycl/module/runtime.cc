@@ -70,10 +70,12 @@ Programs& programs_of(const ::sycl::queue& queue) {
   for (Programs& each : all) {
     if (each.context == context && each.device == device) return each;
   }
-  Programs& made = all.emplace_back(context, device);
+  const auto compute_units = static_cast<int>(device.get_info<::sycl::info::device::max_compute_units>());
+  std::vector<std::size_t> sub_groups = device.get_info<::sycl::info::device::sub_group_sizes>();
+  Programs& made = all.emplace_back(context, device);  // once everything that may throw is behind
   made.traits.cpu = device.is_cpu();
-  made.traits.compute_units = static_cast<int>(device.get_info<::sycl::info::device::max_compute_units>());
-  made.sub_groups = device.get_info<::sycl::info::device::sub_group_sizes>();
+  made.traits.compute_units = compute_units;
+  made.sub_groups = std::move(sub_groups);
   return made;
 }
 
@@ -97,9 +99,21 @@ std::unique_ptr<Built> find_or_compile(const Programs& at, const Program& progra
   if (all_run && !ahead.empty()) return std::make_unique<Built>(std::move(ahead));
   try {
     return std::make_unique<Built>(compile(at.context, at.device, program));
-  } catch (const ::sycl::exception& error) {  // MadeOnce keeps it
+  } catch (const ::sycl::exception& error) {
+    if (error.code() != ::sycl::errc::build) throw;
     throw ::sycl::exception(
         error.code(), std::string(program.header) + " failed to compile, and is not tried again in this process: " + error.what());
+  }
+}
+
+// The compiler would say the same again; memory or a device may be there the next time.
+bool fails_again(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const ::sycl::exception& error) {
+    return error.code() == ::sycl::errc::build;
+  } catch (...) {
+    return false;
   }
 }
 
@@ -135,7 +149,10 @@ DeviceTraits traits_of(const ::sycl::queue& queue) {
 
 const Kernel& kernel_of(::sycl::queue& queue, const Program& program, const char* name) {
   Programs& at = programs_of(queue);
-  return at.built.get(key_of(program), [&] { return find_or_compile(at, program); }).kernel(name);
+  return at.built
+      .get(
+          key_of(program), [&] { return find_or_compile(at, program); }, fails_again)
+      .kernel(name);
 }
 
 void prepare_table(::sycl::queue& queue) { kernel_of(queue, kTableProgram, "piece"); }

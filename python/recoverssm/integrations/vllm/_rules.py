@@ -37,6 +37,8 @@ class Facts:
     drafter_architectures: tuple[str, ...] = ()
     drafter_layer_types: tuple[str, ...] = ()
     drafter_pipeline: int = 1
+    attention_cache: str = ""  # heads, their size and dtype: what a page of the KV cache is cut for
+    drafter_attention_cache: str = ""
     pipeline_parallel: int = 1
     context_parallel: int = 1
     dual_batch: bool = False
@@ -109,6 +111,9 @@ RULES = (
     Rule("drafter", "its layers would need a commit of their own", _when(
         lambda f: "linear_attention" in f.drafter_layer_types,
         "the drafter ({facts.drafter_architectures[0]}) has linear attention layers of its own")),
+    Rule("drafter's cache", "vLLM then lays pages of two shapes over one another, and texts are wrong", _when(
+        lambda f: f.drafter_attention_cache not in ("", f.attention_cache),
+        "the drafter's attention has {facts.drafter_attention_cache}, the target's {facts.attention_cache}")),
     Rule("drafter's pipeline", "counts would arrive at other ranks later", _when(
         lambda f: f.drafter_pipeline != 1, "the drafter has pipeline_parallel_size {facts.drafter_pipeline}")),
     Rule("pipeline parallel", "earlier ranks learn the counts steps later", _when(
@@ -143,6 +148,14 @@ def reasons_against(facts: Facts) -> list[str]:
     return [reason for rule in RULES if (reason := rule.against(facts))]
 
 
+def _attention_cache(model: Any) -> str:
+    text = model.hf_text_config
+    heads, size = getattr(text, "num_key_value_heads", None), getattr(text, "head_dim", None)
+    if size is None and getattr(text, "hidden_size", None) and getattr(text, "num_attention_heads", None):
+        size = text.hidden_size // text.num_attention_heads
+    return f"{heads} key heads of {size}, {_word(model.dtype)}"
+
+
 def facts_of(vllm_config: Any, *, platform: str, version: str) -> Facts:
     """The facts of a VllmConfig."""
     import os
@@ -162,6 +175,8 @@ def facts_of(vllm_config: Any, *, platform: str, version: str) -> Facts:
         num_speculative_tokens=int(getattr(speculative, "num_speculative_tokens", 0) or 0),
         drafter_architectures=tuple(drafter.architectures or ()) if separate else (),
         drafter_layer_types=tuple(getattr(drafter.hf_text_config, "layer_types", None) or ()) if separate else (),
+        attention_cache=_attention_cache(model) if separate else "",
+        drafter_attention_cache=_attention_cache(drafter) if separate else "",
         drafter_pipeline=getattr(drafter_parallel, "pipeline_parallel_size", 1) if separate else 1,
         pipeline_parallel=parallel.pipeline_parallel_size,
         context_parallel=getattr(parallel, "decode_context_parallel_size", 1) * getattr(parallel, "prefill_context_parallel_size", 1),
