@@ -22,33 +22,46 @@ import engines
 
 
 class Windows:
-    """Counts an engine's windows that have drafts, where its scheduler does: vLLM's metrics are one for all engines of a process."""
+    """An engine's windows that have drafts, as its scheduler sees them: vLLM's metrics are one for all engines of a process."""
 
     def __init__(self, engine) -> None:
-        self.number = self.drafts = self.kept = 0
-        self.positions = [0] * engines.DRAFTS
+        self.of: dict[str, list[tuple[int, int]]] = {}  # by request: drafts and how many of them were accepted
         scheduler = engines.scheduler(engine)
         self.original, scheduler.make_spec_decoding_stats = scheduler.make_spec_decoding_stats, self.count
 
-    def count(self, stats, num_draft_tokens: int, num_accepted_tokens: int, **named):
-        self.number += num_draft_tokens > 0
-        self.drafts += num_draft_tokens
-        self.kept += num_accepted_tokens
-        for position in range(num_accepted_tokens):
-            self.positions[position] += 1
-        return self.original(stats, num_draft_tokens=num_draft_tokens, num_accepted_tokens=num_accepted_tokens, **named)
+    def count(self, stats, num_draft_tokens: int, num_accepted_tokens: int, request_id: str, **named):
+        if num_draft_tokens > 0:
+            # vLLM puts eight random characters behind the name that a request was given.
+            self.of.setdefault(request_id.rsplit("-", 1)[0], []).append((num_draft_tokens, num_accepted_tokens))
+        given = {"num_draft_tokens": num_draft_tokens, "num_accepted_tokens": num_accepted_tokens, "request_id": request_id}
+        return self.original(stats, **given, **named)
+
+    def taken(self, requests: list[str] | None = None) -> dict:
+        """Sums over some requests, or all: shares of the drafts and, by position, of the windows."""
+        windows = [one for name in (self.of if requests is None else requests) for one in self.of.get(name, [])]
+        drafts, kept = sum(d for d, _ in windows), sum(k for _, k in windows)
+        shares = [sum(k > position for _, k in windows) / max(len(windows), 1) for position in range(engines.DRAFTS)]
+        return {"windows": len(windows), "drafts": drafts, "accepted": kept, "acceptance": kept / max(drafts, 1),
+                "length": 1 + kept / max(len(windows), 1), "positions": shares}  # fmt: skip
+
+
+def in_words(taken: dict) -> str:
+    shares = ", ".join(f"{share:.3f}" for share in taken["positions"])
+    return (f"{taken['acceptance']:.3f} of {taken['drafts']} drafts accepted, {taken['length']:.3f} tokens a window, "
+            f"by position {shares}")  # fmt: skip
 
 
 def serve(engine, prompts: list[bytes], output: int, concurrency: int) -> dict:
     """One run: so many requests in flight, the next one added when one ends."""
     core, waiting, started, times, results = engine.llm_engine, list(enumerate(prompts)), {}, {}, {}
     begin = time.perf_counter()
+    names = [f"{begin}-{place}" for place in range(len(prompts))]
     while waiting or len(results) < len(prompts):
         while waiting and len(started) - len(results) < concurrency:
             place, ids = waiting.pop(0)
             started[place] = time.perf_counter()
             times[place] = []
-            core.add_request(f"{begin}-{place}", engines.prompt(ids), engines.greedy(output, logprobs=0))
+            core.add_request(names[place], engines.prompt(ids), engines.greedy(output, logprobs=0))
         for one in core.step():
             place = int(one.request_id.rsplit("-", 1)[1].split("_")[0])
             times[place].append((time.perf_counter(), len(one.outputs[0].token_ids)))
@@ -65,6 +78,7 @@ def serve(engine, prompts: list[bytes], output: int, concurrency: int) -> dict:
         "tpot": statistics.median((times[p][-1][0] - times[p][0][0]) / max(times[p][-1][1] - times[p][0][1], 1) for p in started),
         "tokens": tokens,
         "logprobs": chosen,
+        "requests": names,
     }
 
 
@@ -135,11 +149,20 @@ def main() -> int:
         print(f"| {name} | {c} | {middle['throughput']:.1f} | {middle['wall']:.1f} | {1000 * middle['tpot']:.2f} | {1000 * middle['ttft']:.1f}"
               f" | {same} of {given.prompts} | {largest:.4f} | {mean:.5f} |")  # fmt: skip
     for name, windows in counted.items():
-        if windows.number:
-            length, positions = 1 + windows.kept / windows.number, [kept / windows.number for kept in windows.positions]
-            print(f"{name}: {windows.kept / windows.drafts:.3f} of the drafts accepted, {length:.3f} tokens a window, by position "
-                  + ", ".join(f"{share:.3f}" for share in positions))  # fmt: skip
-            rows.append({"path": name, "acceptance": windows.kept / windows.drafts, "length": length, "positions": positions})
+        if windows.of:
+            rows.append({"path": name, **windows.taken()})
+            print(f"{name}: {in_words(rows[-1])}")
+    for c in given.concurrency:
+        if not {"stock", "plugin"} <= set(built):
+            break
+        # The same text is the same work for the draft model; where texts differ they may be as predictable as they like.
+        texts = {name: runs[name, c][0]["tokens"] for name in ("stock", "plugin")}
+        alike = [a == b for a, b in zip(*texts.values(), strict=True)]
+        for kind, which in (("alike", True), ("different", False)):
+            for name in texts:
+                requests = [one for one, same in zip(runs[name, c][0]["requests"], alike, strict=True) if same == which]
+                rows.append({"path": name, "concurrency": c, "texts": kind, "of": len(requests), **counted[name].taken(requests)})
+                print(f"{c} at a time, {len(requests)} texts {kind} with stock and plugin, {name}: {in_words(rows[-1])}")
     print(counters)
     if given.json:
         given.json.write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(given).items()}, "rows": rows}, indent=1) + "\n")
