@@ -21,7 +21,6 @@ REPLACED = ("verify", "rule", "replay", "commit", "materialize")
 ONLY_COMMON = """template <class State, class F>
 void dispatch_common(const DeltaTile& t, F&& f) {
   if (t.rows == 1) return f(DeltaKernel<State, 4, 1, true, false>{});
-  if (t.rows == 2) return f(DeltaKernel<State, 4, 2, true, false>{});
   f(DeltaKernel<State, 4, 4, true, false>{});
 }
 template <class F>
