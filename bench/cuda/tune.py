@@ -5,7 +5,8 @@
     python3 FOLDER/tune.py run [ROUNDS]       there: every program in turn, ROUNDS times (2); a table, and CSVs in $OUT
 
 A program is `recoverssm` with verify, rule, commit and materialize of its commit, compiled for K = V = 128, gdn, fp32 and bf16 states alone,
-which takes a minute; everything else is of build/cuda. The first round compares bits with the CPU before it times.
+which takes a minute; everything else is of build/cuda. The first round compares bits with the CPU before it times. TUNE_SOURCES and TUNE_OPS
+name fewer sources and other operations.
 """
 
 import csv
@@ -17,7 +18,9 @@ import sys
 import tempfile
 
 OPERATIONS = ("gated_delta_rule_verify*", "gated_delta_rule.decode*", "gated_delta_rule.prefill*", "commit.in_place*", "commit.align*")
-REPLACED = ("verify", "rule", "replay", "commit", "materialize")
+OPERATIONS = tuple(os.environ.get("TUNE_OPS", "").split()) or OPERATIONS
+REPLACED = ("verify", "rule", "replay", "commit", "materialize", "dependent")
+REPLACED = tuple(os.environ.get("TUNE_SOURCES", "").split()) or REPLACED
 ONLY_COMMON = """template <class State, class F>
 void dispatch_common(const DeltaTile& t, F&& f) {
   if (t.rows == 1) return f(DeltaKernel<State, 4, 1, true, false>{});
@@ -51,11 +54,12 @@ def build(folder, refs):
             text = host.read_text()
             begin, end = text.index("// Calls f with the instantiation's tag."), text.index("inline std::size_t shared_bytes")
             host.write_text(text[:begin] + ONLY_COMMON + text[end:])
-            for source in REPLACED:
+            sources = [source for source in REPLACED if pathlib.Path(scratch, f"src/cuda/{source}.cu").exists()]
+            for source in sources:
                 subprocess.run(["nvcc", *NVCC, "-c", f"src/cuda/{source}.cu", "-o", f"{source}.cu.o"], check=True, cwd=scratch)
             archive = pathlib.Path(scratch, "lib.a")
             archive.write_bytes((made / "src/librecoverssm.a").read_bytes())
-            objects = [f"{source}.cu.o" for source in REPLACED]
+            objects = [f"{source}.cu.o" for source in sources]
             output("ar", "d", str(archive), *objects)
             output("ar", "r", str(archive), *objects, cwd=scratch)
             command = link.replace(" src/librecoverssm.a", f" {archive}").replace("-o src/recoverssm ", f"-o {folder / name} ")
