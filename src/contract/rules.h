@@ -15,7 +15,8 @@ RSSM_HOST_DEVICE constexpr std::int64_t max64(std::int64_t a, std::int64_t b) { 
 RSSM_HOST_DEVICE constexpr std::int64_t min64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 // Value head j reads q/k head j / (HV/H).
-RSSM_HOST_DEVICE constexpr std::int64_t key_head(std::int64_t value_head, std::int64_t H, std::int64_t HV) {
+template <class Head>
+RSSM_HOST_DEVICE constexpr Head key_head(Head value_head, int H, int HV) {
   return value_head / (HV / H);
 }
 

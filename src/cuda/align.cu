@@ -67,6 +67,7 @@ __host__ __device__ inline std::int64_t line_shares(const LayerArgs& layer) {
 
 // Grid: x shares of a block's bytes, y rows, z layers. No row's destination is another row's source or destination.
 __global__ void move_kernel(const __grid_constant__ MoveTable table) {
+  after_previous();
   const LayerArgs& layer = table.layers[blockIdx.z];
   const std::int64_t i = blockIdx.y, states = state_shares(layer), share = blockIdx.x;
   const Move move = move_row(table, layer, i);
@@ -95,6 +96,7 @@ struct AdvanceArgs {
 };
 
 __global__ void advance_kernel(const __grid_constant__ AdvanceArgs args) {
+  after_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= args.rows) return;
   const std::int32_t commit_len = value_at(args.commit_len, i);

@@ -67,6 +67,7 @@ constexpr int kRowThreads = 256;
 
 // Grid: x shares of a row's tokens, y rows. z, b and a of every token of every row, null rows included.
 __global__ void __launch_bounds__(kRowThreads) rows_kernel(const __grid_constant__ PartArgs args) {
+  after_previous();
   const std::int64_t i = blockIdx.y;
   LineUse use;
   DeviceRow row = look_at_row(args, i, use);

@@ -224,6 +224,8 @@ __device__ __forceinline__ void run_segment(const ConvArgs<Columns>& args, const
 
 template <class T, int kTaps, int kLanes, bool kWindow, class Columns>
 __global__ void __launch_bounds__(kConvThreads, conv_blocks(kTaps)) conv_kernel(const __grid_constant__ ConvArgs<Columns> args) {
+  let_next_start();
+  after_previous();
   const std::int64_t channel = (std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x) * kLanes;
   const bool active = channel < args.channels;
   const std::int64_t column = active ? args.columns(channel) : 0;
@@ -245,6 +247,7 @@ __global__ void __launch_bounds__(kConvThreads, conv_blocks(kTaps)) conv_kernel(
 template <int kSize, int kLanes, class Columns>
 __global__ void __launch_bounds__(kConvThreads, conv_blocks(kCommonTaps))
     save_halos_kernel(const __grid_constant__ ConvArgs<Columns> args) {
+  after_previous();
   using Bits = LaneBits<kSize, kLanes>;
   const std::int64_t channel = (std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x) * kLanes;
   const bool active = channel < args.channels;

@@ -39,6 +39,17 @@ struct RecordArgs {
   View packed, corrections, key_gate;
 };
 
+// What a block works on: rows value0.. of a value head, and the key head that it reads.
+struct HeadPart {
+  int head, key_head, value0;
+};
+
+// Grid: x parts of a head, y value heads, z rows. No data is read.
+__device__ __forceinline__ HeadPart part_of_block(const RuleArgs& args, int block_rows) {
+  const int head = static_cast<int>(blockIdx.y);
+  return {head, key_head(head, args.H, args.HV), static_cast<int>(blockIdx.x) * block_rows};
+}
+
 // Where a block's threads keep prepared tokens, in shared memory: one after the other, each
 //   k [KP] | q [KP] | decay [KP], kda only | decay (gdn), beta, k.q, - | v [block_rows] | c [block_rows]
 // with KP = 32 * chunks and zeros from K on. A step leaves the token's outputs where its values were, and its corrections behind them; so

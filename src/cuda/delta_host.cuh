@@ -53,6 +53,11 @@ inline std::int64_t local_tokens_of(const RuleInputs& in) {
   return min64(min64(min64(in.q.shape[0], in.k.shape[0]), min64(in.v.shape[0], in.a.shape[0])), in.b.shape[0]);
 }
 
+// As part_of_block reads it.
+inline dim3 parts_grid(const DeltaCut& cut, const RuleArgs& rule, const RowsArgs& rows) {
+  return {static_cast<unsigned>(cut.tiles), static_cast<unsigned>(rule.HV), static_cast<unsigned>(rows.rows)};
+}
+
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
 struct DeltaKernel {};  // a tag that names an instantiation
 

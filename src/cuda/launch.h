@@ -7,9 +7,13 @@
 #include <string>
 #include <type_traits>
 
+#include "cuda/dependent.cuh"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cuda {
+
+// Whether kernels, as the current device runs them, begin with a wait for those before them (dependent.cuh): only then may they start early.
+bool kernels_wait();
 
 // Puts a call's kernels on its stream and keeps the first error. After one nothing more is put there.
 //
@@ -24,8 +28,17 @@ class Launcher {
   void put(void (*kernel)(Args...), dim3 grid, int threads, std::size_t shared_bytes, const std::type_identity_t<Args>&... args) {
     if (error_ != cudaSuccess) return;
     const void* pointers[] = {&args...};
-    error_ = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, dim3(static_cast<unsigned>(threads)),
-                              const_cast<void**>(pointers), shared_bytes, stream_);
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream_;
+    config.attrs = &early;
+    config.numAttrs = kernels_wait() ? 1 : 0;
+    error_ = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), const_cast<void**>(pointers));
     if (error_ != cudaSuccess) cudaGetLastError();  // told by the status: no later call may stumble over it
   }
 

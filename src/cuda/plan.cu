@@ -70,6 +70,7 @@ __device__ PlanRow plan_row(const PlanArgs& args, const GroupArgs& group, std::i
 }
 
 __global__ void plan_kernel(const __grid_constant__ PlanArgs args) {
+  after_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= args.rows) return;
   ErrorKind found = ErrorKind::ok;

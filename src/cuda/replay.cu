@@ -7,6 +7,7 @@ namespace recoverssm::cuda {
 namespace {
 
 __global__ void clear_pending_kernel(const __grid_constant__ ReplayTable table, std::int64_t rows) {
+  after_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const LayerArgs& layer = table.layers[blockIdx.y];
   if (i >= rows || layer.pending == nullptr) return;
@@ -40,22 +41,21 @@ void flush(ReplayTable& table, const Instantiation& common, std::int64_t rows, L
 
 void launch_replay(ReplayTable& table, const DeltaTile& tile, DType state, Gate gate, std::int64_t rows, Launcher& launcher) {
   const bool kda = gate == Gate::kda;
-  const int passes = replay_passes(tile.whole, size_of(state));
-  table.value_rows = static_cast<std::int16_t>(passes * kReplayPassRows);
+  const int value_rows = replay_value_rows(tile, size_of(state));
   const std::int64_t ahead = replay_ahead_bytes(tile, size_of(state));
   table.token_chunk = static_cast<std::int8_t>(replay_tokens(tile, size_of(state), kda));
   int tasks = 0;
   bool lazy = false;
   for (int l = 0; l < table.layer_count; ++l) {
-    tasks = std::max(tasks, head_blocks(table.layers[l], table.value_rows) + line_blocks(table.layers[l]));
+    tasks = std::max(tasks, head_blocks(table.layers[l], value_rows) + line_blocks(table.layers[l]));
     lazy = lazy || table.layers[l].pending != nullptr;
   }
   if (tasks > 0) {
     const dim3 grid(static_cast<unsigned>(tasks), static_cast<unsigned>(rows), static_cast<unsigned>(table.layer_count));
-    const auto shared = static_cast<std::size_t>(shared_floats(tile, table.value_rows, kda, table.token_chunk) * 4 + ahead);
+    const auto shared = static_cast<std::size_t>(shared_floats(tile, value_rows, kda, table.token_chunk) * 4 + ahead);
     dispatch_delta(tile, state, gate,
                    [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
-                     launcher.put(replay_kernel<State, CHUNKS, kReplayRows, WHOLE, KDA>, grid, kReplayThreads, shared, table);
+                     launcher.put(replay_kernel<State, CHUNKS, WHOLE, KDA>, grid, kReplayThreads, shared, table);
                    });
   }
   if (lazy) {

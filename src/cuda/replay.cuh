@@ -3,11 +3,11 @@
 // one row may be the same block.
 #pragma once
 
-#include "cuda/ahead.cuh"
 #include "cuda/layers.cuh"
 #include "cuda/line.cuh"
 #include "cuda/ops.h"
 #include "cuda/records.cuh"
+#include "cuda/replay_tile.cuh"
 
 namespace recoverssm::cuda {
 
@@ -36,7 +36,6 @@ struct ReplayTable {
   std::int32_t null_block_id = 0;
   std::int32_t capacity = 0;  // commit's S
   ReplayOf of = ReplayOf::commit;
-  std::int16_t value_rows = 0;  // of a block
   std::int8_t token_chunk = 0;
   std::uint8_t layer_count = 0;
 };
@@ -128,11 +127,14 @@ __host__ __device__ inline int head_blocks(const LayerArgs& layer, int value_row
 }
 
 // Grid: x the blocks of a row (value tiles of heads, then pieces of the line), y rows, z layers.
-template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>
-__global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_constant__ ReplayTable table) {
+template <class State, int CHUNKS, bool WHOLE, bool KDA>
+__global__ void __launch_bounds__(kReplayThreads, replay_blocks(WHOLE)) replay_kernel(const __grid_constant__ ReplayTable table) {
+  after_previous();
   extern __shared__ float4 shared[];
   const LayerArgs& layer = table.layers[blockIdx.z];
-  const int task = static_cast<int>(blockIdx.x), value_rows = table.value_rows;
+  constexpr int kPasses = replay_passes(WHOLE, sizeof(State)), kPassRows = replay_pass_rows(WHOLE, CHUNKS, sizeof(State));
+  constexpr int value_rows = kPasses * kPassRows;
+  const int task = static_cast<int>(blockIdx.x);
   const int heads = head_blocks(layer, value_rows), lines = line_blocks(layer);
   if (task >= heads + lines) return;
   const std::int64_t i = blockIdx.y;
@@ -155,45 +157,58 @@ __global__ void __launch_bounds__(kReplayThreads, 8) replay_kernel(const __grid_
   const int tiles = (layer.V + value_rows - 1) / value_rows;
   const int head = task / tiles, value0 = task % tiles * value_rows;
   const Lane lane = lane_of_thread();
-  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const Tokens buffers = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), value_rows);
   std::byte* const slots = reinterpret_cast<std::byte*>(buffers.base + table.token_chunk * buffers.step);
   const auto state_of = [&](std::int64_t block) {
-    return reinterpret_cast<State*>(layer.state) + block * layer.state_block + static_cast<std::int64_t>(head) * layer.V * layer.K;
+    return reinterpret_cast<State*>(layer.state) + block * layer.state_block +
+           (static_cast<std::int64_t>(head) * layer.V + value0) * layer.K;
   };
+  State *const source = state_of(replay.source), *const final = state_of(replay.final), *const boundary = state_of(replay.boundary);
+  const int V = layer.V - value0, K = layer.K;  // the block's rows and those behind them
   const RecordArgs records = records_of(layer);
+  const HeadRecords rows = head_records<KDA>(records, replay.source, head);
   const GateArgs gate = gate_of(layer);
   const bool one_chunk = replay.len <= table.token_chunk;
-  constexpr int kPasses = replay_passes(WHOLE, sizeof(State));
+  constexpr int kFours = replay_fours(sizeof(State));
+  ReplayTile<CHUNKS, WHOLE, kFours> tile;
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
-    const int row = pass * kReplayPassRows + group_row;
-    Tile<CHUNKS, ROWS> tile;
-    if (pass > 0) {
-      take_ahead<CHUNKS, ROWS, State>(tile, slots, value0 + row, layer.V);
-    } else {
-      load_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.source), value0 + row, layer.V, layer.K, lane.in_row);
-    }
-    if (pass + 1 < kPasses) {
-      fetch_ahead<CHUNKS, ROWS, State>(slots, state_of(replay.source), value0 + row + kReplayPassRows, layer.V, lane.in_row);
-    }
+    const int row = pass * kPassRows + lane.warp * tile.kWarpRows;
+#pragma unroll 1
     for (int first = 0; first < replay.len; first += table.token_chunk) {
       const int count = replay.len - first < table.token_chunk ? replay.len - first : table.token_chunk;
-      if (pass == 0 || !one_chunk) {
+      const bool other_records = pass == 0 || !one_chunk;
+      // Records are asked for before the state, so that they need not wait behind it.
+      if (other_records) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
-        prepare_records<CHUNKS, WHOLE, KDA>(records, gate, buffers, replay.source, head, first, count, value0, layer.K, layer.V,
-                                            lane);
+        ask_records<CHUNKS, KDA>(rows, buffers, first, count, value0, K, layer.V);
+      }
+      if (first == 0) {
+        if (kPasses == 1 || pass == 0) {
+          load_rows(tile, source, row, V, K, lane);
+        } else if constexpr (kPasses > 1) {
+          take_ahead<CHUNKS, kFours, State>(tile, slots, row, V);
+        }
+        if constexpr (kPasses > 1) {
+          if (pass + 1 < kPasses) fetch_ahead<CHUNKS, kFours>(slots, source, row + kPassRows, V);
+        }
+      }
+      if (other_records) {
+        if (kPasses > 1 && !(first == 0 && pass + 1 < kPasses))
+          __pipeline_commit();  // so that one group is behind them in any case
+        prepare_records<CHUNKS, WHOLE, KDA, kPasses == 1 ? 0 : 1>(records, gate, buffers, replay.source, head, first, count, K,
+                                                                  lane);
       }
       const float* token = buffers.base;
 #pragma unroll 1
       for (int t = 0; t < count; ++t, token += buffers.step) {
-        replay_step<CHUNKS, ROWS, KDA>(tile, token, row, lane);
+        replay_record<CHUNKS, WHOLE, KDA>(tile, token, row, lane);
         if (first + t + 1 == replay.boundary_len) {
-          store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.boundary), value0 + row, layer.V, layer.K, lane.in_row);
+          store_rows(tile, boundary, row, V, K, lane);
         }
       }
     }
-    store_tile<CHUNKS, ROWS, WHOLE>(tile, state_of(replay.final), value0 + row, layer.V, layer.K, lane.in_row);
+    store_rows(tile, final, row, V, K, lane);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "contract/row_rules.h"
+#include "cuda/dependent.cuh"
 #include "cuda/view.cuh"
 #include "recoverssm/rows.hpp"
 
@@ -66,15 +67,41 @@ __device__ __forceinline__ DeviceRow offsets_of(const RowsArgs& args, std::int64
   return row_of_offsets(i32_at(args.query_start_loc, i), i32_at(args.query_start_loc, i + 1), args.tokens);
 }
 
-// Row i of an op with one block a row. Every thread of a block of threads calls it with one i, and gets the same answer; the first one
+// Where row i's index data is, and what it is held against: there before a kernel may read anything, so that nothing but the reading comes after.
+struct RowSource {
+  const std::int32_t *begin, *end, *block;
+  std::int64_t tokens, capacity, blocks;
+  std::int32_t null_block_id;
+};
+
+__device__ __forceinline__ RowSource row_source(const RowsArgs& args, std::int64_t i) {
+  const auto* const offsets = reinterpret_cast<const std::int32_t*>(args.query_start_loc.data);
+  return {offsets + offset_of(args.query_start_loc, i),
+          offsets + offset_of(args.query_start_loc, i + 1),
+          reinterpret_cast<const std::int32_t*>(args.state_indices.data) + offset_of(args.state_indices, i),
+          args.tokens,
+          args.capacity,
+          args.blocks,
+          args.null_block_id};
+}
+
+__device__ __forceinline__ void settle(RowSource& source) {
+  settle(source.begin);
+  settle(source.end);
+  settle(source.block);
+  asm volatile("" : "+l"(source.tokens), "+l"(source.capacity), "+l"(source.blocks), "+r"(source.null_block_id));
+}
+
+// A row of an op with one block a row. Every thread of a block of threads calls it with one i, and gets the same answer; the first one
 // reports. Not yet looked at: token_index (see drop_bad_tokens) and what the op itself wants of a live row.
-__device__ __forceinline__ DeviceRow row_of(const RowsArgs& args, std::int64_t i) {
-  const std::int32_t block =
-      i32_at(args.state_indices, i);  // read beside the offsets, not after them; used only of a row with tokens
-  DeviceRow row = offsets_of(args, i);
-  if (row.kind != DeviceRowKind::skip) give_block(row, block, args.null_block_id, args.capacity, args.blocks);
+__device__ __forceinline__ DeviceRow row_of(const RowSource& source) {
+  const std::int32_t begin = *source.begin, end = *source.end;
+  const std::int32_t block = *source.block;  // read beside the offsets, not after them; used only of a row with tokens
+  DeviceRow row = row_of_offsets(begin, end, source.tokens);
+  if (row.kind != DeviceRowKind::skip) give_block(row, block, source.null_block_id, source.capacity, source.blocks);
   return row;
 }
+__device__ __forceinline__ DeviceRow row_of(const RowsArgs& args, std::int64_t i) { return row_of(row_source(args, i)); }
 
 // Called by all threads of a block: a row with a token_index entry that names no row writes nothing.
 __device__ inline void drop_bad_tokens(const RowsArgs& args, DeviceRow& row) {

@@ -21,12 +21,17 @@ struct PlainArgs {
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, Form F>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_constant__ PlainArgs args) {
   extern __shared__ float4 shared[];
-  const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
-  const std::int64_t i = blockIdx.y;
+  const std::int64_t i = blockIdx.z;
   const int K = args.rule.K, V = args.rule.V, token_chunk = args.cut.token_chunk;
   const int pass_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
   const int block_rows = pass_rows * args.cut.passes;
-  const int value0 = tile_index * block_rows;
+  const HeadPart part = part_of_block(args.rule, block_rows);
+  const Lane lane = lane_of_thread();
+  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  TokenSource source = token_source<kSpread<ROWS>, F>(args.rule, part, lane);
+  if constexpr (kSpread<ROWS>) settle(source);
+  let_next_start(kSpread<ROWS> && !args.pending.present);
+  after_previous();
 
   bool from_block = false;
   int waiting = 0;
@@ -34,30 +39,32 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
   if (F == Form::any) drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
-  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
+  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, part, block_rows, V);
 
-  const Lane lane = lane_of_thread();
   const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
-  State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
-  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  State* const state = reinterpret_cast<State*>(at(args.state, row.block, part.head));
   // Waiting records go through the tokens' buffers: nothing stays there from one pass to the next.
   const bool one_chunk = row.length <= token_chunk && waiting == 0;
-  const auto ask = [&](std::int64_t first, int count) {
-    return ask_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+  const auto ask = [&](const TokenSource& from, std::int64_t first, int count) {
+    return ask_tokens<CHUNKS, WHOLE, KDA, kSpread<ROWS>, F>(args.rule, from, tokens, row.begin + first, count, part, lane);
+  };
+  const auto store = [&](int first, int count, int row0, int rows) {
+    store_results<CHUNKS, KDA, F>(tokens, results_of(args.out, View{}, row, part), args.rows, args.out, View{}, row, part, first,
+                                  count, row0, rows, V);
   };
   AskedGates gates{};
-  if (waiting == 0) gates = ask(0, static_cast<int>(min64(row.length, token_chunk)));
+  if (waiting == 0) gates = ask(source, 0, static_cast<int>(min64(row.length, token_chunk)));
   for (int pass = 0; pass < args.cut.passes; ++pass) {
     const int block_row = pass * pass_rows + group_row;
     Tile<CHUNKS, ROWS> tile;
     if (!from_block) {
       clear_tile(tile);
     } else {
-      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, part.value0 + block_row, V, K, lane.in_row);
     }
     if (waiting > 0) {
-      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
-                                             value0, block_row, K, V, lane);
+      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, part, waiting,
+                                             block_row, K, V, lane);
       round_tile<State>(tile);
     }
     for (std::int64_t first = 0; first < row.length; first += token_chunk) {
@@ -65,12 +72,11 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0 || waiting > 0) {
           __syncthreads();  // the buffers may still be read
-          gates = ask(first, count);
+          gates = ask(token_source<kSpread<ROWS>, F>(args.rule, part, lane), first, count);
         }
-        prepare_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, gates, row.begin + first, count, head, value0, lane);
+        prepare_tokens<CHUNKS, WHOLE, KDA, kSpread<ROWS>, F>(args.rule, tokens, gates, row.begin + first, count, part, lane);
         if (const std::int64_t left = row.length - first - count; left > 0) {
-          prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), head, value0,
-                               block_rows);
+          prefetch_tokens<KDA>(args.rule, row.begin + first + count, static_cast<int>(min64(left, token_chunk)), part, block_rows);
         }
       }
       float* token = tokens.base;
@@ -80,19 +86,18 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) plain_kernel(const __grid_c
       }
       if (one_chunk) continue;
       __syncthreads();
-      store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, View{}, 0, head, row.begin + first, 0, count, value0,
-                                    pass * pass_rows, pass_rows, V);
+      store(static_cast<int>(first), count, pass * pass_rows, pass_rows);
     }
-    store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+    store_tile<CHUNKS, ROWS, WHOLE>(tile, state, part.value0 + block_row, V, K, lane.in_row);
   }
   if (!one_chunk) return;
   __syncthreads();
-  store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, View{}, 0, head, row.begin, 0, static_cast<int>(row.length), value0, 0,
-                                block_rows, V);
+  store(0, static_cast<int>(row.length), 0, block_rows);
 }
 
 // After the kernel above: no records wait.
 __global__ void clear_pending_kernel(const __grid_constant__ PlainArgs args) {
+  after_previous();
   const std::int64_t i = blockIdx.x;
   bool from_block = false;
   int waiting = 0;
@@ -118,7 +123,7 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   const std::int64_t heads = args.rows.rows * args.rule.HV;
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
   args.cut = cut_plain(tile, args.rule.V, heads, args.rows.rows, args.rows.tokens, p.inputs.gate == Gate::kda);
-  const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  const dim3 grid = parts_grid(args.cut, args.rule, args.rows);
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
@@ -130,7 +135,7 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
                    }
                    launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(tile, args.cut, p.inputs.gate), args);
                  });
-  if (p.pending.present()) launcher.put(clear_pending_kernel, grid.y, 128, 0, args);
+  if (p.pending.present()) launcher.put(clear_pending_kernel, grid.z, 128, 0, args);
   return launcher.status("gated_delta_rule");
 }
 

@@ -31,7 +31,7 @@ constexpr DeltaTile select_tile(int K, bool aligned, bool few) {
 }
 
 // What the lazy verify runs in place of `tile`: it also folds records, which spills at four rows of 128.
-constexpr DeltaTile lazy_tile(const DeltaTile& tile) { return tile == DeltaTile{4, 4, true} ? DeltaTile{4, 2, true} : tile; }
+constexpr DeltaTile lazy_tile(const DeltaTile& tile) { return tile.whole && tile.chunks == 4 ? DeltaTile{4, 2, true} : tile; }
 
 // How the value rows of a head go over blocks of threads.
 struct DeltaCut {
@@ -54,11 +54,6 @@ constexpr std::int64_t token_floats(int chunks, std::int64_t block_rows, bool kd
 
 constexpr std::int64_t shared_floats(const DeltaTile& tile, std::int64_t block_rows, bool kda, int tokens) {
   return tokens * token_floats(tile.chunks, block_rows, kda);
-}
-
-// What a block's state rows of one pass take. state_size: bytes of an element.
-constexpr std::int64_t ahead_bytes(const DeltaTile& tile, int warps, std::int64_t state_size) {
-  return std::int64_t{warps} * kGroupsPerWarp * tile.rows * 32 * tile.chunks * state_size;
 }
 
 constexpr int kMostTokens = 16;
@@ -107,6 +102,9 @@ constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::
 // Value rows of a head that the lazy verify takes: its one block a head has all of them in shared memory, whatever the tile and gate.
 constexpr std::int64_t kMostLazyValues = 5632;
 
+// Blocks of kMaxWarps warps that a multiprocessor's registers are shared out for.
+constexpr int window_blocks(int chunks, int rows, bool lazy) { return chunks * rows <= 8 && lazy ? 3 : 2; }
+
 // Rows of at most S tokens, which leave records or snapshots. together: no block may write records before all of the head has read the old
 // ones (lazy form): one block a head.
 constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64_t heads, std::int64_t S, bool kda,
@@ -125,23 +123,29 @@ constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64
   return cut;
 }
 
-// Commit and materialize.
+// Commit and materialize: fours of state rows that a thread holds at a time (ragged: rows of a lane group), and blocks of a multiprocessor.
+// Seven blocks of eight fours took 3 to 6 percent longer: on an H200, memory likes few long streams.
 constexpr int kReplayThreads = 128;
-constexpr int kReplayRows = 2;  // state rows of a lane group
-constexpr int kReplayPassRows = kReplayThreads / kLanesPerRow * kReplayRows;
+constexpr int kReplayRows = 2;
+constexpr int replay_fours(std::int64_t state_size) { return state_size == 4 ? 16 : 8; }
+constexpr int replay_blocks(bool whole) { return whole ? 3 : 7; }
+constexpr int replay_pass_rows(bool whole, int chunks, std::int64_t state_size) {
+  return whole ? kReplayThreads * replay_fours(state_size) / (8 * chunks) : kReplayThreads / kLanesPerRow * kReplayRows;
+}
 
 // Passes of a block over its value rows. 16-bit states are half as many bytes, so half as many are on their way at a time: several passes,
 // and the next one's rows fetched during each. With fp32 states that was slower.
 constexpr int replay_passes(bool whole, std::int64_t state_size) { return whole && state_size == 2 ? 4 : 1; }
+constexpr int replay_value_rows(const DeltaTile& tile, std::int64_t state_size) {
+  return replay_passes(tile.whole, state_size) * replay_pass_rows(tile.whole, tile.chunks, state_size);
+}
 
-// A commit's block beside its shared memory for tokens: state rows on their way.
+// A block's shared memory beside that for tokens: state rows on their way.
 constexpr std::int64_t replay_ahead_bytes(const DeltaTile& tile, std::int64_t state_size) {
-  if (replay_passes(tile.whole, state_size) == 1) return 0;
-  return ahead_bytes({tile.chunks, kReplayRows}, kReplayThreads / 32, state_size);
+  return replay_passes(tile.whole, state_size) == 1 ? 0 : std::int64_t{kReplayThreads} * replay_fours(state_size) * 4 * state_size;
 }
 constexpr int replay_tokens(const DeltaTile& tile, std::int64_t state_size, bool kda) {
-  const int value_rows = replay_passes(tile.whole, state_size) * kReplayPassRows;
-  return most_tokens(tile, value_rows, kda, 8, replay_ahead_bytes(tile, state_size));
+  return most_tokens(tile, replay_value_rows(tile, state_size), kda, 8, replay_ahead_bytes(tile, state_size));
 }
 
 // Rows of any length: a block keeps its value rows in registers from the first token to the last. Where rows are short (so few tokens of a

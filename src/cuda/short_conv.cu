@@ -113,6 +113,7 @@ __device__ __forceinline__ ShortConvRow<T, kLanes> row_lanes(const ShortConvArgs
 
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kConvThreads) short_conv_kernel(const __grid_constant__ ShortConvArgs args) {
+  after_previous();
   const std::int64_t channel = first_channel(kLanes);
   const bool active = channel < args.channels;
   float held[kHeldTaps][kLanes] = {};
@@ -139,6 +140,7 @@ __global__ void __launch_bounds__(kConvThreads) short_conv_kernel(const __grid_c
 // Lines of the rows that have more than one segment: each once, by the item that stands for its second one.
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kConvThreads) short_conv_lines_kernel(const __grid_constant__ ShortConvArgs args) {
+  after_previous();
   const std::int64_t channel = first_channel(kLanes);
   for (std::int64_t e = blockIdx.y; e < args.cut.extra; e += gridDim.y) {
     const RowSegment s = segment_of_item(args.rows, args.line, args.cut, args.rows.rows + e);

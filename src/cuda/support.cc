@@ -12,6 +12,7 @@ constexpr std::int64_t kMaxK = 256;
 constexpr std::int64_t kMaxSize = 1 << 30;        // heads and V: kernels count in int
 constexpr std::int64_t kMaxHeadRows = INT32_MAX;  // HV * V: a grid's first dimension has a block for each few of them
 constexpr std::int64_t kMaxRows = 65535;          // a grid's second and third dimension
+constexpr std::int64_t kMaxHeads = 65535;         // the same, of the rules
 
 Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<SizeLimit> sizes) {
   return within_limits(op, argument, sizes, "on CUDA");
@@ -25,7 +26,7 @@ Support rows_support(const char* op, const Rows& rows) {
 Support rule_support(const char* op, const RuleInputs& inputs, const Rows& rows) {
   const Support keys = sizes_fit(op, "q", {{"H", size_at(inputs.q, 3, 1), kMaxSize}, {"K", size_at(inputs.q, 3, 2), kMaxK}});
   if (!keys.supported) return keys;
-  const Support values = sizes_fit(op, "v", {{"HV", size_at(inputs.v, 3, 1), kMaxSize}, {"V", size_at(inputs.v, 3, 2), kMaxSize}});
+  const Support values = sizes_fit(op, "v", {{"HV", size_at(inputs.v, 3, 1), kMaxHeads}, {"V", size_at(inputs.v, 3, 2), kMaxSize}});
   if (!values.supported) return values;
   const Support grid = sizes_fit(op, "v", {{"HV * V", size_at(inputs.v, 3, 1) * size_at(inputs.v, 3, 2), kMaxHeadRows}});
   return grid.supported ? rows_support(op, rows) : grid;
@@ -90,7 +91,7 @@ Support support(const GdnAttentionParams& p) {
   if (!values.supported) return values;
   const std::int64_t head_rows = std::int64_t{p.num_v_heads} * p.head_v_dim;
   const Support grid =
-      sizes_fit("gdn_attention", "num_v_heads", {{"HV", p.num_v_heads, kMaxSize}, {"HV * V", head_rows, kMaxHeadRows}});
+      sizes_fit("gdn_attention", "num_v_heads", {{"HV", p.num_v_heads, kMaxHeads}, {"HV * V", head_rows, kMaxHeadRows}});
   if (!grid.supported) return grid;
   if (p.plain) {
     if (Support fits = rows_support("gdn_attention", p.plain->rows); !fits.supported) return fits;

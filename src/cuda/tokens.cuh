@@ -100,9 +100,10 @@ __device__ __forceinline__ void copy4_async(Bits* to, const std::byte* from) {
   __pipeline_memcpy_async(to, from, sizeof(Bits));
 }
 
-// Waits for this thread's asynchronous copies. What it reads of them stays behind the wait: the intrinsic's asm says nothing of memory.
+// Waits for this thread's asynchronous copies but the last `behind` groups. What it reads of them stays behind the wait: the intrinsic's asm says nothing of memory.
+template <int behind = 0>
 __device__ __forceinline__ void wait_for_copies() {
-  __pipeline_wait_prior(0);
+  __pipeline_wait_prior(behind);
   asm volatile("" ::: "memory");
 }
 
@@ -113,13 +114,48 @@ __device__ __forceinline__ void with_size(DType dtype, F&& f) {
   f(std::integral_constant<int, 2>{});
 }
 
-// Values four by four: calls f(token, row) for the fours of `count` tokens that are this thread's.
-template <class F>
+// How a block shares its tokens out over threads. spread: it has more threads than there is work (one state row a lane group), and the longest chain
+// of a thread is what counts. Otherwise instructions are, and what is done for one token is done by as few threads as possible, or by all.
+template <int ROWS>
+constexpr bool kSpread = ROWS == 1;
+
+// Values four by four: calls f(token, row) for the fours of `count` tokens that are this thread's. Spread, the first token's are those of the warp
+// in the middle: the first warps have keys to prepare, the last ones gates.
+template <bool SPREAD, class F>
 __device__ __forceinline__ void for_value_fours(const Tokens& tokens, int count, F&& f) {
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  for (int t = static_cast<int>(threadIdx.x) / 32; t < count; t += warps) {
+  const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32, middle = SPREAD ? warps / 2 : 0;
+#pragma unroll 1
+  for (int t = warp < middle ? warp + warps - middle : warp - middle; t < count; t += warps) {
+#pragma unroll 1
     for (int row = static_cast<int>(threadIdx.x) % 32 * 4; row < tokens.block_rows; row += 4 * 32) f(t, row);
   }
+}
+
+// A block's threads shared out over tokens with `elements` each: as many threads for a token as that takes, in powers of two, and several tokens
+// at a time where threads are left.
+struct TokenThreads {
+  int first, step;  // tokens first, first + step, ...; beyond all of them for a thread that is left over
+  int lane, width;  // elements lane, lane + width, ...
+};
+
+// thread: threadIdx.x, or the place from the block's end.
+__device__ __forceinline__ TokenThreads token_threads(int elements, int thread) {
+  const int threads = static_cast<int>(blockDim.x);
+  int shift = 5;
+  while ((1 << shift) < elements && (2 << shift) <= threads) ++shift;
+  const int step = threads >> shift, first = thread >> shift;
+  return {first < step ? first : INT32_MAX / 2, step, thread & ((1 << shift) - 1), 1 << shift};
+}
+
+__device__ __forceinline__ bool takes_query(const Lane& lane) { return (lane.group & 1) != 0; }
+
+// Tokens whose keys and queries this lane's group prepares. Spread, a token's two are neighbouring groups of one warp, so that what is a long chain
+// for either, a norm, goes through once for both. Otherwise a group takes both, one after the other.
+template <bool SPREAD, class F>
+__device__ __forceinline__ void for_keys(int count, F&& f) {
+  constexpr int kLanes = SPREAD ? 2 * kLanesPerRow : kLanesPerRow;
+#pragma unroll 1
+  for (int t = static_cast<int>(threadIdx.x) / kLanes; t < count; t += static_cast<int>(blockDim.x) / kLanes) f(t);
 }
 
 // What a thread holds of tokens that were asked for: gates in registers. The thread number `gate_token` from the end works out that token's
@@ -131,39 +167,66 @@ struct AskedGates {
 __device__ __forceinline__ int gate_token() { return static_cast<int>(blockDim.x) - 1 - static_cast<int>(threadIdx.x); }
 __device__ __forceinline__ int beta_token() { return gate_token() - (blockDim.x > 32 ? 32 : kMostTokens); }
 
-// Asks for local tokens first..first+count-1 (at most kMostTokens) for value rows value0.. of a head: what is asked for before the state
-// need not wait behind it. Keys, queries and values go, as they are, into the buffers, which nobody may still be reading; a thread asks for
-// what it will work on itself.
-template <int CHUNKS, bool WHOLE, bool KDA, Form F>
-__device__ __forceinline__ AskedGates ask_tokens(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
-                                                 int value0, const Lane& lane) {
+// Where this thread's share of local token 0 lies. Of strides and heads alone, no row: there before the kernel may read anything.
+struct TokenSource {
+  const std::byte *key, *query;       // this lane's first fours; spread, both are of whichever its group takes
+  std::int64_t key_step, query_step;  // bytes from token to token
+  const std::byte* value;             // the part's first value
+  const std::byte *a, *b;             // gdn's gate; beta's
+};
+
+template <bool SPREAD, Form F>
+__device__ __forceinline__ TokenSource token_source(const RuleArgs& args, const HeadPart& part, const Lane& lane) {
+  const View& k = SPREAD && takes_query(lane) ? args.q : args.k;
+  const View& q = SPREAD ? k : args.q;
+  const std::int64_t size = dtype_of<F>(args.k) == DType::f32 ? 4 : 2;
+  return {at(k, 0, part.key_head) + 4 * size * lane.in_row,
+          at(q, 0, part.key_head) + 4 * size * lane.in_row,
+          k.stride[0] * size,
+          q.stride[0] * size,
+          at(args.v, 0, part.head, part.value0),
+          at(args.a, 0, part.head),
+          at(args.b, 0, part.head)};
+}
+
+__device__ __forceinline__ void settle(TokenSource& source) {
+  settle(source.key);
+  settle(source.query);
+  settle(source.value);
+  settle(source.a);
+  settle(source.b);
+  asm volatile("" : "+l"(source.key_step), "+l"(source.query_step));
+}
+
+// Asks for local tokens first..first+count-1 (at most kMostTokens): what is asked for before the state need not wait behind it. Keys, queries
+// and values go, as they are, into the buffers, which nobody may still be reading; a thread asks for what it will work on itself.
+template <int CHUNKS, bool WHOLE, bool KDA, bool SPREAD, Form F>
+__device__ __forceinline__ AskedGates ask_tokens(const RuleArgs& args, const TokenSource& source, const Tokens& to,
+                                                 std::int64_t first, int count, const HeadPart& part, const Lane& lane) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   if (WHOLE && (F == Form::bf16 || args.vector_keys)) {
-    const std::int64_t from_head = key_head(head, args.H, args.HV);
     with_size(dtype_of<F>(args.k), [&](auto size) {
       constexpr int kSize = decltype(size)::value;
-      const int groups = static_cast<int>(blockDim.x) / kLanesPerRow;
-      for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
-        const std::byte* const k = at(args.k, first + t, from_head) + 4 * kSize * lane.in_row;
-        const std::byte* const q = at(args.q, first + t, from_head) + 4 * kSize * lane.in_row;
+      for_keys<SPREAD>(count, [&](int t) {
         float* const token = to.base + t * to.step;
-        auto* const key = reinterpret_cast<Bits4<kSize>*>(token) + lane.in_row;
-        auto* const query = reinterpret_cast<Bits4<kSize>*>(token + Places::kQuery) + lane.in_row;
+        const auto ask = [&](float* place, const std::byte* from) {
+          auto* const bits = reinterpret_cast<Bits4<kSize>*>(place) + lane.in_row;
 #pragma unroll
-        for (int j = 0; j < CHUNKS; ++j) copy4_async<kSize>(key + 8 * j, k + 32 * kSize * j);
-#pragma unroll
-        for (int j = 0; j < CHUNKS; ++j) copy4_async<kSize>(query + 8 * j, q + 32 * kSize * j);
-      }
+          for (int j = 0; j < CHUNKS; ++j) copy4_async<kSize>(bits + 8 * j, from + 32 * kSize * j);
+        };
+        ask(token + (SPREAD && takes_query(lane) ? Places::kQuery : 0), source.key + (first + t) * source.key_step);
+        if (!SPREAD) ask(token + Places::kQuery, source.query + (first + t) * source.query_step);
+      });
     });
   }
   if (F == Form::bf16 || args.vector_values) {
     with_size(dtype_of<F>(args.v), [&](auto size) {
       constexpr int kSize = decltype(size)::value;
-      const std::byte* const v = at(args.v, first, head, value0);
       const std::int64_t step = args.v.stride[0] * kSize;
-      for_value_fours(to, count, [&](int t, int row) {
+      const std::byte* const v = source.value + first * step;
+      for_value_fours<SPREAD>(to, count, [&](int t, int row) {
         auto* const place = reinterpret_cast<Bits4<kSize>*>(to.base + t * to.step + Places::kValues + to.block_rows) + row / 4;
-        if (value0 + row < args.V) {
+        if (part.value0 + row < args.V) {
           copy4_async<kSize>(place, v + t * step + row * kSize);
         } else {
           *place = {};
@@ -175,39 +238,40 @@ __device__ __forceinline__ AskedGates ask_tokens(const RuleArgs& args, const Tok
   AskedGates gates{};
   if constexpr (!KDA) {
     if (const int t = gate_token(); t < count) {
-      gates.a = load_float(at(args.a, first + t, head), dtype_of<F>(args.a));
-      gates.A_log = load_float(at(args.gate.A_log, head), args.gate.A_log.dtype);
-      gates.dt_bias = load_float(at(args.gate.dt_bias, head), args.gate.dt_bias.dtype);
+      gates.a = load_float(source.a + ((first + t) * args.a.stride[0] << args.a.shift), dtype_of<F>(args.a));
+      gates.A_log = load_float(at(args.gate.A_log, part.head), args.gate.A_log.dtype);
+      gates.dt_bias = load_float(at(args.gate.dt_bias, part.head), args.gate.dt_bias.dtype);
     }
   }
-  if (const int t = beta_token(); t >= 0 && t < count) gates.b = load_float(at(args.b, first + t, head), dtype_of<F>(args.b));
+  if (const int t = beta_token(); t >= 0 && t < count) {
+    gates.b = load_float(source.b + ((first + t) * args.b.stride[0] << args.b.shift), dtype_of<F>(args.b));
+  }
   return gates;
 }
 
 // Brings what ask_tokens will ask for into L2.
 template <bool KDA>
-__device__ __forceinline__ void prefetch_tokens(const RuleArgs& args, std::int64_t first, int count, int head, int value0,
+__device__ __forceinline__ void prefetch_tokens(const RuleArgs& args, std::int64_t first, int count, const HeadPart& part,
                                                 int block_rows) {
   constexpr int kLine = 128;
   const int size = static_cast<int>(size_of(args.q.dtype));
-  const std::int64_t from_head = key_head(head, args.H, args.HV);
   const auto ask = [&](const std::byte* p, int bytes) {
     for (int b = 0; b < bytes; b += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + b));
   };
-  const int last = value0 + block_rows < args.V ? value0 + block_rows : args.V;
+  const int last = part.value0 + block_rows < args.V ? part.value0 + block_rows : args.V;
   for (int t = static_cast<int>(threadIdx.x); t < count; t += static_cast<int>(blockDim.x)) {
-    ask(at(args.q, first + t, from_head), args.K * size);
-    ask(at(args.k, first + t, from_head), args.K * size);
-    if (last > value0) ask(at(args.v, first + t, head, value0), (last - value0) * size);
-    ask(at(args.a, first + t, head), KDA ? args.K * size : 1);
-    ask(at(args.b, first + t, head), 1);
+    ask(at(args.q, first + t, part.key_head), args.K * size);
+    ask(at(args.k, first + t, part.key_head), args.K * size);
+    if (last > part.value0) ask(at(args.v, first + t, part.head, part.value0), (last - part.value0) * size);
+    ask(at(args.a, first + t, part.head), KDA ? args.K * size : 1);
+    ask(at(args.b, first + t, part.head), 1);
   }
 }
 
 // A lane's elements of a key or query of one token: asked for, or from where it is.
 template <int CHUNKS, bool WHOLE, Form F>
 __device__ __forceinline__ void take_key(float4 (&x)[CHUNKS], const float* place, const View& view, std::int64_t local,
-                                         std::int64_t from_head, const RuleArgs& args, const Lane& lane) {
+                                         int from_head, const RuleArgs& args, const Lane& lane) {
   if (!(WHOLE && (F == Form::bf16 || args.vector_keys))) {
     return load_key<CHUNKS, WHOLE>(x, at(view, local, from_head), view.dtype, false, args.K, lane.in_row);
   }
@@ -220,50 +284,59 @@ __device__ __forceinline__ void take_key(float4 (&x)[CHUNKS], const float* place
   __syncwarp(lane.group_mask);  // the place takes the prepared key next, at other offsets
 }
 
-// Key and query of one token, by one lane group, and their dot. One after the other: registers are short while the state is on its way.
+// Key or query of one token, by one lane group: x is what it ends as.
 template <int CHUNKS, bool WHOLE, bool KDA, Form F>
-__device__ __forceinline__ void prepare_keys(const RuleArgs& args, float* token, std::int64_t local, std::int64_t from_head,
-                                             const Lane& lane) {
-  using Places = TokenPlaces<CHUNKS, KDA>;
-  float4 x[CHUNKS];
-  take_key<CHUNKS, WHOLE, F>(x, token, args.k, local, from_head, args, lane);
-  if (args.gate.l2norm) scale_key(x, inverse_norm_of<CHUNKS, WHOLE>(x, args.K, lane));
-  store_key<CHUNKS>(token, x, lane.in_row);
-  take_key<CHUNKS, WHOLE, F>(x, token + Places::kQuery, args.q, local, from_head, args, lane);
+__device__ __forceinline__ void prepare_key(float4 (&x)[CHUNKS], const RuleArgs& args, float* token, bool query, std::int64_t local,
+                                            int from_head, const Lane& lane) {
+  float* const place = token + (query ? TokenPlaces<CHUNKS, KDA>::kQuery : 0);
+  take_key<CHUNKS, WHOLE, F>(x, place, query ? args.q : args.k, local, from_head, args, lane);
+  float scale = query ? args.scale : 1.0f;
   if (args.gate.l2norm) {
     const float inverse = inverse_norm_of<CHUNKS, WHOLE>(x, args.K, lane);
     if constexpr (KDA) {
-      scale_key(x, inverse * args.scale);
+      scale = inverse * scale;
     } else {
       scale_key(x, inverse);
-      scale_key(x, args.scale);
     }
-  } else {
-    scale_key(x, args.scale);
   }
-  store_key<CHUNKS>(token + Places::kQuery, x, lane.in_row);
-  float4 k[CHUNKS];
-  read_key<CHUNKS>(k, token, lane.in_row);  // what this lane itself has stored
-  const float dot = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(k, x, args.K, lane.in_row)), lane.group_mask);
-  if (lane.in_row == 0) token[Places::kKeyDotQuery] = dot;
+  if (query || (KDA && args.gate.l2norm)) scale_key(x, scale);
+  store_key<CHUNKS>(place, x, lane.in_row);
 }
 
-template <int CHUNKS, bool KDA, Form F>
-__device__ __forceinline__ void prepare_values(const RuleArgs& args, const Tokens& to, std::int64_t first, int count, int head,
-                                               int value0) {
+// Both, and their dot.
+template <int CHUNKS, bool WHOLE, bool KDA, bool SPREAD, Form F>
+__device__ __forceinline__ void prepare_keys(const RuleArgs& args, float* token, std::int64_t local, int from_head,
+                                             const Lane& lane) {
+  float4 x[CHUNKS], k[CHUNKS];
+  if constexpr (SPREAD) {
+    prepare_key<CHUNKS, WHOLE, KDA, F>(x, args, token, takes_query(lane), local, from_head, lane);
+    __syncwarp(0xffffu << (lane.group / 2 * 16));
+  } else {
+    prepare_key<CHUNKS, WHOLE, KDA, F>(x, args, token, false, local, from_head, lane);
+    prepare_key<CHUNKS, WHOLE, KDA, F>(x, args, token, true, local, from_head, lane);
+  }
+  // Read back, not kept: registers are short while the state is on its way. The key's group of a pair goes along, for nothing.
+  read_key<CHUNKS>(k, token, lane.in_row);
+  const float dot = sum_of_group(quad(partial_sums<CHUNKS, WHOLE>(k, x, args.K, lane.in_row)), lane.group_mask);
+  if (lane.in_row == 0 && (!SPREAD || takes_query(lane))) token[TokenPlaces<CHUNKS, KDA>::kKeyDotQuery] = dot;
+}
+
+template <int CHUNKS, bool KDA, bool SPREAD, Form F>
+__device__ __forceinline__ void prepare_values(const RuleArgs& args, const Tokens& to, std::int64_t first, int count,
+                                               const HeadPart& part) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   const DType dtype = dtype_of<F>(args.v);
   if (F != Form::bf16 && !args.vector_values) {
     for (int i = static_cast<int>(threadIdx.x); i < count * to.block_rows; i += static_cast<int>(blockDim.x)) {
       const int t = i / to.block_rows, r = i % to.block_rows;
       to.base[t * to.step + Places::kValues + r] =
-          value0 + r < args.V ? load_float(at(args.v, first + t, head, value0 + r), dtype) : 0.0f;
+          part.value0 + r < args.V ? load_float(at(args.v, first + t, part.head, part.value0 + r), dtype) : 0.0f;
     }
     return;
   }
   with_size(dtype, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
-    for_value_fours(to, count, [&](int t, int row) {
+    for_value_fours<SPREAD>(to, count, [&](int t, int row) {
       float* const values = to.base + t * to.step + Places::kValues;
       const auto* const bits = reinterpret_cast<const Bits4<kSize>*>(values + to.block_rows) + row / 4;
       *reinterpret_cast<float4*>(values + row) = widen4<kSize>(*bits, dtype);
@@ -273,17 +346,16 @@ __device__ __forceinline__ void prepare_values(const RuleArgs& args, const Token
 
 // Prepares what ask_tokens has asked for, with the same arguments. All threads of the block; a barrier at the end. Keys start with the first
 // warp, decays with the last, beta with the one before: each is a long chain.
-template <int CHUNKS, bool WHOLE, bool KDA, Form F>
+template <int CHUNKS, bool WHOLE, bool KDA, bool SPREAD, Form F>
 __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Tokens& to, const AskedGates& gates, std::int64_t first,
-                                               int count, int head, int value0, const Lane& lane) {
+                                               int count, const HeadPart& part, const Lane& lane) {
   using Places = TokenPlaces<CHUNKS, KDA>;
   constexpr int KP = Places::kKP;
-  const std::int64_t from_head = key_head(head, args.H, args.HV);
-  const int threads = static_cast<int>(blockDim.x), groups = threads / kLanesPerRow;
+  const int threads = static_cast<int>(blockDim.x);
   wait_for_copies();
-  for (int t = static_cast<int>(threadIdx.x) / kLanesPerRow; t < count; t += groups) {
-    prepare_keys<CHUNKS, WHOLE, KDA, F>(args, to.base + t * to.step, first + t, from_head, lane);
-  }
+  for_keys<SPREAD>(count, [&](int t) {
+    prepare_keys<CHUNKS, WHOLE, KDA, SPREAD, F>(args, to.base + t * to.step, first + t, part.key_head, lane);
+  });
   if constexpr (!KDA) {
     if (const int t = gate_token(); t < count) {
       to.base[t * to.step + Places::kDecay] =
@@ -292,55 +364,71 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
   }
   if (const int t = beta_token(); t >= 0 && t < count) to.base[t * to.step + Places::kBeta] = arithmetic::sigmoid(gates.b);
   if constexpr (KDA) {
-    const float exp_A_log = exp_A_log_of(args.gate, head);
+    const float exp_A_log = exp_A_log_of(args.gate, part.head);
     for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
       const int t = i / KP, k = i % KP;
       to.base[t * to.step + Places::kDecays + k] =
-          k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, head, k), dtype_of<F>(args.a)), head, k)
+          k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, part.head, k), dtype_of<F>(args.a)),
+                                    part.head, k)
                      : 0.0f;
     }
   }
-  prepare_values<CHUNKS, KDA, F>(args, to, first, count, head, value0);
+  prepare_values<CHUNKS, KDA, SPREAD, F>(args, to, first, count, part);
   __syncthreads();
 }
 
 // ---- results
 
-// Outputs of a null row: zeros for value rows value0..value0+rows-1 of its tokens.
-__device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, const DeviceRow& row, int head, int value0,
+// Outputs of a null row: zeros for the part's value rows of its tokens.
+__device__ __forceinline__ void zero_out(const View& out, const RowsArgs& rows, const DeviceRow& row, const HeadPart& part,
                                          int block_rows, int V) {
-  const int last = value0 + block_rows < V ? value0 + block_rows : V;
-  const int n = last - value0;
+  const int last = part.value0 + block_rows < V ? part.value0 + block_rows : V;
+  const int n = last - part.value0;
   if (n <= 0) return;
   const int size = static_cast<int>(size_of(out.dtype));
   for (std::int64_t i = threadIdx.x; i < row.length * n; i += blockDim.x) {
-    clear_element(at(out, global_row(rows, row.begin + i / n), head, value0 + i % n), size);
+    clear_element(at(out, global_row(rows, row.begin + i / n), part.head, part.value0 + i % n), size);
   }
 }
 
-// Stores results of tokens that have gone through `step`: value rows row0..row0+rows-1 of the block, local tokens first_token.., positions
-// position.. of the block's records (corrections not present: none). All threads of the block, between barriers.
+// Where a row's results of a part go: of its first token, and in the block's records (null: none).
+struct Results {
+  std::byte* out;
+  float* corrections;
+};
+
+__device__ __forceinline__ Results results_of(const View& out, const View& corrections, const DeviceRow& row,
+                                              const HeadPart& part) {
+  return {at(out, row.begin, part.head, part.value0),
+          corrections.present ? reinterpret_cast<float*>(at(corrections, row.block, part.head, 0, part.value0)) : nullptr};
+}
+
+// Stores results of `count` tokens that have gone through `step`, the row's tokens first..: value rows row0..row0+row_count-1 of the block. All
+// threads of the block, between barriers.
 template <int CHUNKS, bool KDA, Form F>
-__device__ __forceinline__ void store_results(const Tokens& tokens, const RowsArgs& rows, const View& out, const View& corrections,
-                                              std::int64_t block, int head, std::int64_t first_token, std::int64_t position,
-                                              int count, int value0, int row0, int row_count, int V) {
+__device__ __forceinline__ void store_results(const Tokens& tokens, const Results& results, const RowsArgs& rows, const View& out,
+                                              const View& corrections, const DeviceRow& row, const HeadPart& part, int first,
+                                              int count, int row0, int row_count, int V) {
   using Places = TokenPlaces<CHUNKS, KDA>;
-  const int last = V - value0 < row0 + row_count ? V - value0 : row0 + row_count;
+  const int last = V - part.value0 < row0 + row_count ? V - part.value0 : row0 + row_count;
   const DType dtype = dtype_of<F>(out);
   const int size = static_cast<int>(size_of(dtype));
   const bool listed = F != Form::bf16 && rows.token_index.present;
-  const float* values = tokens.base + Places::kValues;
-  std::byte* to = at(out, first_token, head, value0);
-  float* record = corrections.present ? reinterpret_cast<float*>(at(corrections, block, head, position, value0)) : nullptr;
-  for (int t = 0; t < count; ++t) {
-    if (listed) to = at(out, global_row(rows, first_token + t), head, value0);
-    for (int r = row0 + static_cast<int>(threadIdx.x); r < last; r += static_cast<int>(blockDim.x)) {
+  const TokenThreads threads = token_threads(row_count, static_cast<int>(threadIdx.x));
+  const std::int64_t out_step = out.stride[0] * size, record_step = corrections.stride[2];
+  const float* values = tokens.base + threads.first * tokens.step + Places::kValues;
+  std::byte* to = results.out + (first + threads.first) * out_step;
+  float* record = results.corrections + (first + threads.first) * record_step;
+#pragma unroll 1
+  for (int t = threads.first; t < count; t += threads.step) {
+    if (listed) to = at(out, global_row(rows, row.begin + first + t), part.head, part.value0);
+    for (int r = row0 + threads.lane; r < last; r += threads.width) {
       store_float(to + r * size, dtype, values[r]);
-      if (record != nullptr) record[r] = values[tokens.block_rows + r];
+      if (results.corrections != nullptr) record[r] = values[tokens.block_rows + r];
     }
-    values += tokens.step;
-    to += out.stride[0] * size;
-    if (record != nullptr) record += corrections.stride[2];
+    values += threads.step * tokens.step;
+    to += threads.step * out_step;
+    record += threads.step * record_step;
   }
 }
 

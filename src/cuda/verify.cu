@@ -20,45 +20,66 @@ struct VerifyArgs {
 };
 
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool LAZY, Form F>
-__global__ void __launch_bounds__(32 * kMaxWarps, CHUNKS* ROWS <= 8 && LAZY ? 3 : 2)
+__global__ void __launch_bounds__(32 * kMaxWarps, window_blocks(CHUNKS, ROWS, LAZY))
     verify_kernel(const __grid_constant__ VerifyArgs args) {
   extern __shared__ float4 shared[];
-  const int head = static_cast<int>(blockIdx.x) / args.cut.tiles, tile_index = static_cast<int>(blockIdx.x) % args.cut.tiles;
-  const std::int64_t i = blockIdx.y;
+  const std::int64_t i = blockIdx.z;
   const int K = args.rule.K, V = args.rule.V, token_chunk = args.cut.token_chunk;
   const int pass_rows = static_cast<int>(blockDim.x) / kLanesPerRow * ROWS;
   const int block_rows = pass_rows * args.cut.passes;
-  const int value0 = tile_index * block_rows;
+  const HeadPart part = part_of_block(args.rule, block_rows);
+  const Lane lane = lane_of_thread();
+  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
+  constexpr bool kSpreads = kSpread<ROWS>;
+  TokenSource source = token_source<kSpreads, F>(args.rule, part, lane);
+  RowSource row_source = cuda::row_source(args.rows, i);
+  State* head_state = reinterpret_cast<State*>(at(args.state, 0, part.head));
+  let_next_start(kSpreads && !LAZY);
+  if constexpr (kSpreads) {  // elsewhere registers are short, and launches long
+    settle(source);
+    settle(row_source);
+    settle(head_state);
+  }
+  after_previous();
 
   int waiting = 0;
-  DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
+  DeviceRow row = LAZY ? verify_row(args.rows, args.pending, i, waiting) : row_of(row_source);
   if (F == Form::any) drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
   if (row.kind == DeviceRowKind::skip) return;
-  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, head, value0, block_rows, V);
+  if (row.kind == DeviceRowKind::null) return zero_out(args.out, args.rows, row, part, block_rows, V);
 
-  const Lane lane = lane_of_thread();
   const Tokens tokens = tokens_in<CHUNKS, KDA>(reinterpret_cast<float*>(shared), block_rows);
-  State* const state = reinterpret_cast<State*>(at(args.state, row.block, head));
+  State* const state = head_state + row.block * args.state.stride[0];
   const View& corrections = KDA ? args.records.corrections : args.records.packed;
-  const int group_row = (lane.warp * kGroupsPerWarp + lane.group) * ROWS;
   const int length = static_cast<int>(row.length);
   const bool one_chunk = length <= token_chunk;
-  const auto ask = [&](int first, int count) {
-    return ask_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, row.begin + first, count, head, value0, lane);
+  // The first time with what was there before; it need not stay until there is a second.
+  const auto ask = [&](const TokenSource& from, int first, int count) {
+    return ask_tokens<CHUNKS, WHOLE, KDA, kSpreads, F>(args.rule, from, tokens, row.begin + first, count, part, lane);
+  };
+  // Spread, where results go is worked out in the shadow of the loads, and keys leave with the results, by other threads; otherwise keys leave
+  // while the state is on its way.
+  Results results;
+  const auto store_keys = [&](const Results& to, int first, int count) {
+    write_keys<CHUNKS, KDA>(args.rule, args.records, to, tokens, row, part, first, count, args.cut.tiles);
+  };
+  const auto store = [&](int first, int count, int row0, int rows) {
+    if (!kSpreads) results = results_of(args.out, corrections, row, part);
+    store_results<CHUNKS, KDA, F>(tokens, results, args.rows, args.out, corrections, row, part, first, count, row0, rows, V);
   };
   Tile<CHUNKS, ROWS> tile;
   AskedGates gates{};
-  if (!LAZY) gates = ask(0, length < token_chunk ? length : token_chunk);
+  if (!LAZY) gates = ask(source, 0, length < token_chunk ? length : token_chunk);
 
   // Lazy form: the state with the kept records in it goes back before the window's records replace them.
   if (LAZY && waiting > 0) {
     for (int pass = 0; pass < args.cut.passes; ++pass) {
       const int block_row = pass * pass_rows + group_row;
-      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
-      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, head, waiting,
-                                             value0, block_row, K, V, lane);
-      store_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, part.value0 + block_row, V, K, lane.in_row);
+      fold_records<CHUNKS, ROWS, WHOLE, KDA>(tile, args.records, args.rule.gate, tokens, token_chunk, row.block, part, waiting,
+                                             block_row, K, V, lane);
+      store_tile<CHUNKS, ROWS, WHOLE>(tile, state, part.value0 + block_row, V, K, lane.in_row);
     }
   }
   if (LAZY) __syncthreads();
@@ -68,18 +89,21 @@ __global__ void __launch_bounds__(32 * kMaxWarps, CHUNKS* ROWS <= 8 && LAZY ? 3 
     if (LAZY && waiting > 0 && args.cut.passes == 1) {
       round_tile<State>(tile);
     } else {
-      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, value0 + block_row, V, K, lane.in_row);
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state, part.value0 + block_row, V, K, lane.in_row);
+    }
+    if (kSpreads && pass == 0) {
+      results = results_of(args.out, corrections, row, part);
+      settle(results.out);
+      settle(results.corrections);
     }
     for (int first = 0; first < length; first += token_chunk) {
       const int count = length - first < token_chunk ? length - first : token_chunk;
       if (pass == 0 || !one_chunk) {
         if (first > 0 || pass > 0) __syncthreads();  // the buffers may still be read
-        if (LAZY || first > 0 || pass > 0) gates = ask(first, count);
-        prepare_tokens<CHUNKS, WHOLE, KDA, F>(args.rule, tokens, gates, row.begin + first, count, head, value0, lane);
+        if (LAZY || first > 0 || pass > 0) gates = ask(token_source<kSpreads, F>(args.rule, part, lane), first, count);
+        prepare_tokens<CHUNKS, WHOLE, KDA, kSpreads, F>(args.rule, tokens, gates, row.begin + first, count, part, lane);
       }
-      if (pass == 0 && tile_index == 0) {
-        write_keys<CHUNKS, KDA>(args.rule, args.records, tokens, row.block, head, row.begin + first, first, count);
-      }
+      if (!kSpreads && pass == 0) store_keys(results_of(args.out, corrections, row, part), first, count);
       // Two tokens a turn: at its end the state moves back to the registers it came in.
       float* token = tokens.base;
       int t = 0;
@@ -91,14 +115,14 @@ __global__ void __launch_bounds__(32 * kMaxWarps, CHUNKS* ROWS <= 8 && LAZY ? 3 
       if (t < count) step<CHUNKS, ROWS, WHOLE, KDA>(tile, token, block_row, block_rows, K, lane);
       if (one_chunk) continue;
       __syncthreads();
-      store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, corrections, row.block, head, row.begin + first, first, count,
-                                    value0, pass * pass_rows, pass_rows, V);
+      store(first, count, pass * pass_rows, pass_rows);
+      if (kSpreads && pass == 0) store_keys(results, first, count);
     }
   }
   if (one_chunk) {
     __syncthreads();
-    store_results<CHUNKS, KDA, F>(tokens, args.rows, args.out, corrections, row.block, head, row.begin, 0, length, value0, 0,
-                                  block_rows, V);
+    store(0, length, 0, block_rows);
+    if (kSpreads) store_keys(results, 0, length);
   }
 
   // The last head of the row says how many records wait now: all of them have read how many did.
@@ -111,6 +135,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, CHUNKS* ROWS <= 8 && LAZY ? 3 
 
 // After the verify kernel: how many records wait now.
 __global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
+  after_previous();
   const std::int64_t i = blockIdx.x;
   int waiting = 0;
   DeviceRow row = verify_row(args.rows, args.pending, i, waiting);
@@ -141,7 +166,7 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   const DeltaTile run = lazy ? lazy_tile(tile) : tile;
   args.cut = cut_windows(run, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
                          /*together=*/lazy);
-  const dim3 grid(static_cast<unsigned>(args.rule.HV * args.cut.tiles), static_cast<unsigned>(args.rows.rows));
+  const dim3 grid = parts_grid(args.cut, args.rule, args.rows);
   Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
@@ -156,7 +181,7 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
                    }
                    launcher.put(kernel, grid, 32 * args.cut.warps, shared_bytes(run, args.cut, p.inputs.gate), args);
                  });
-  if (lazy && done == nullptr) launcher.put(store_pending_kernel, grid.y, 32, 0, args);
+  if (lazy && done == nullptr) launcher.put(store_pending_kernel, grid.z, 32, 0, args);
   return launcher.status("gated_delta_rule_verify");
 }
 

@@ -141,6 +141,8 @@ __device__ __forceinline__ float4 load4_once(const T* p) {
   return load4(reinterpret_cast<const T*>(&bits));
 }
 
+// For what is not read soon: the first to leave L2.
+__device__ __forceinline__ void store4_once(float* p, float4 x) { __stcs(reinterpret_cast<float4*>(p), x); }
 __device__ __forceinline__ void store4(float* p, float4 x) { *reinterpret_cast<float4*>(p) = x; }
 __device__ __forceinline__ void store4(__nv_bfloat16* p, float4 x) {
   const __nv_bfloat162 low = __floats2bfloat162_rn(x.x, x.y), high = __floats2bfloat162_rn(x.z, x.w);

@@ -91,7 +91,7 @@ TEST(SelectDelta, CommitsPassesFitWithTheirFetchedRows) {
     for (const bool kda : {false, true}) {
       for (const std::int64_t state_size : {2, 4}) {
         const DeltaTile tile = select_tile(K, K % 64 == 0, true);
-        const int rows = replay_passes(tile.whole, state_size) * kReplayPassRows, tokens = replay_tokens(tile, state_size, kda);
+        const int rows = replay_value_rows(tile, state_size), tokens = replay_tokens(tile, state_size, kda);
         EXPECT_GE(tokens, 1);
         EXPECT_LE(shared_floats(tile, rows, kda, tokens) * 4 + replay_ahead_bytes(tile, state_size), kSharedBytes);
       }
