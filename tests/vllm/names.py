@@ -92,6 +92,8 @@ def check_layer(source: Source, forward: str) -> None:
     utils = source.tree("vllm/utils/torch_utils.py")
     found = set(arguments(find(utils, "direct_register_custom_op")))
     expect({"op_name", "op_func", "mutates_args", "fake_impl"} <= found, "direct_register_custom_op")
+    breaks = find(source.tree("vllm/compilation/breakable_cudagraph.py"), "eager_break_during_capture")
+    expect(breaks is not None, "eager_break_during_capture")
     for name in ("_encode_layer_name", "_resolve_layer_name"):
         expect(find(utils, name) is not None, name)
     cache = fields(find(source.tree("vllm/config/cache.py"), "CacheConfig"))
@@ -103,7 +105,7 @@ def check_layer(source: Source, forward: str) -> None:
         ("parallel", "ParallelConfig", {"pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size", "use_ubatching"}),
         ("speculative", "SpeculativeConfig", {"num_speculative_tokens", "method", "draft_model_config", "draft_parallel_config"}),
         ("kv_transfer", "KVTransferConfig", {"kv_connector"}),
-        ("compilation", "CompilationConfig", {"cudagraph_mode"}),
+        ("compilation", "CompilationConfig", {"cudagraph_mode", "splitting_ops"}),
         ("model", "ModelConfig", {"dtype", "enforce_eager", "hf_text_config", "architectures"}),
         ("vllm", "VllmConfig", {"model_config", "cache_config", "parallel_config", "speculative_config", "kv_transfer_config", "mamba_config",
                                 "lora_config", "compilation_config", "use_v2_model_runner"}),
