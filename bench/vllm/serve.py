@@ -4,7 +4,8 @@
     scripts/vllm-bench --prompts 4 --output 64 --rounds 1 --speculation draft
 
 All engines live in one process and take turns in every round. Greedy, the end-of-text token is ignored. Printed as a table, with --json
-written as JSON. Log probabilities are of the tokens that both texts have before they part. Exit status 1 if a layer of the plugin fell back.
+written as JSON. Log probabilities are of the tokens that both texts have before they part. Exit status 1 if a layer of the plugin fell back,
+or none ran.
 """
 
 from __future__ import annotations
@@ -114,33 +115,41 @@ def main() -> int:
     print(engines.versions())
     paths = {"plain": ("none", False), "stock": (given.speculation, False), "plugin": (given.speculation, True)}
     built = {name: engines.build(speculation, on=on, max_num_seqs=most, max_model_len=1024) for name, (speculation, on) in paths.items()}
-    for name in list(built):
+    # By path, why it has no figures. Its engine stays in `built`: the end of one engine takes vLLM's process groups from all of this process.
+    left_out: dict[str, str] = {}
+
+    def served(name: str, *arguments) -> dict | None:
+        """A run of this path; None if vLLM's own speculation, which does not run everywhere, ends with an error."""
         try:
-            serve(built[name], prompts[:2], 8, 1)
-        except Exception as error:  # vLLM's own speculation does not run everywhere
-            print(f"left out: {name}: {type(error).__name__}: {error}")
-            del built[name]
+            return serve(built[name], *arguments)
+        except Exception as error:
+            if name != "stock":
+                raise
+            left_out[name] = f"{type(error).__name__}: {error}"
+            print(f"left out: {name}: {left_out[name]}", flush=True)
+            return None
+
+    for name in built:
+        served(name, prompts[:2], 8, 1)
     runs: dict[tuple[str, int], list[dict]] = {(name, c): [] for c in given.concurrency for name in built}
     counted = {name: Windows(engine) for name, engine in built.items()}
     for turn in range(given.rounds):
         for c in given.concurrency:
-            for name, engine in list(built.items()):
-                try:
-                    runs[name, c].append(serve(engine, prompts, given.output, c))
-                except RuntimeError as error:
-                    if name != "stock":  # vLLM's own n-gram windows end so where they are shorter than the one before
-                        raise
-                    print(f"left out: {name}: {error}")
-                    del built[name], counted[name]
+            for name in built:
+                if name in left_out or (run := served(name, prompts, given.output, c)) is None:
                     continue
-                print(f"round {turn + 1}, {c} at a time, {name}: {runs[name, c][-1]['wall']:.1f} s", file=sys.stderr, flush=True)
+                runs[name, c].append(run)
+                print(f"round {turn + 1}, {c} at a time, {name}: {run['wall']:.1f} s", file=sys.stderr, flush=True)
     rows = []
     print(f"{given.prompts} prompts of {given.input} tokens, {given.output} tokens each, {given.rounds} rounds")
-    print(f"speculation: {given.speculation}, {engines.DRAFTS} drafts; vLLM's own draft-model path with the plugin's correction of its pages")
+    corrected = "; vLLM's own draft-model path with the plugin's correction of its pages" if given.speculation == "draft" else ""
+    print(f"speculation: {given.speculation}, {engines.DRAFTS} drafts{corrected}")
     print("| path | at a time | tokens/s | wall s | TPOT ms | TTFT ms | texts as plain | logprob max | mean |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for (name, c), taken in runs.items():
-        if name not in built:
+        if name in left_out:
+            rows.append({"path": name, "concurrency": c, "left_out": left_out[name]})
+            print(f"| {name} | {c} | left out: {left_out[name]} | | | | | | |")
             continue
         middle = {key: statistics.median(run[key] for run in taken) for key in ("throughput", "wall", "tpot", "ttft")}
         largest, mean, common, same = differences(runs["plain", c][0], taken[0])
@@ -149,11 +158,11 @@ def main() -> int:
         print(f"| {name} | {c} | {middle['throughput']:.1f} | {middle['wall']:.1f} | {1000 * middle['tpot']:.2f} | {1000 * middle['ttft']:.1f}"
               f" | {same} of {given.prompts} | {largest:.4f} | {mean:.5f} |")  # fmt: skip
     for name, windows in counted.items():
-        if windows.of:
+        if windows.of and name not in left_out:
             rows.append({"path": name, **windows.taken()})
             print(f"{name}: {in_words(rows[-1])}")
     for c in given.concurrency:
-        if not {"stock", "plugin"} <= set(built):
+        if left_out:
             break
         # The same text is the same work for the draft model; where texts differ they may be as predictable as they like.
         texts = {name: runs[name, c][0]["tokens"] for name in ("stock", "plugin")}
@@ -165,9 +174,11 @@ def main() -> int:
                 print(f"{c} at a time, {len(requests)} texts {kind} with stock and plugin, {name}: {in_words(rows[-1])}")
     print(counters)
     if given.json:
-        given.json.write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(given).items()}, "rows": rows}, indent=1) + "\n")
+        arguments = {name: str(value) for name, value in vars(given).items()}
+        given.json.write_text(json.dumps({"arguments": arguments, "rows": rows, "counters": vars(counters)}, indent=1) + "\n")
     print(f"fallbacks: {counters.fallbacks}")
-    return 1 if counters.fallbacks else 0
+    # Layers that are vLLM's under the plugin too would make no fallback: they would run no window here.
+    return 1 if counters.fallbacks or not counters.window_rows else 0
 
 
 if __name__ == "__main__":

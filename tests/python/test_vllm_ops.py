@@ -61,11 +61,16 @@ NAMES = [
     (vllm_ops.GDNRecoverSSMCommitContext.from_tensors, "conv_states checkpoints replays spec_query_len max_num_reqs conv_dim_first"),
     (vllm_ops.GDNRecoverSSMCommitContext.create, "layers spec_query_len max_num_reqs conv_dim_first"),
     (vllm_ops.KDARecoverSSMCommitContext.create, "layers spec_query_len max_num_reqs backend conv_dim_first"),
+    (vllm_ops.GDNRecoverSSMCommitContext.commit, f"self {COMMIT} commit_conv"),
     (vllm_ops.KDARecoverSSMCommitContext.commit, f"self {COMMIT}"),
+    (vllm_ops.PleConvCommit, "conv_states spec_query_len max_num_reqs conv_dim_first"),
     (vllm_ops.PleConvCommit.commit, f"self {COMMIT}"),
     (vllm_ops.recoverssm_spec_rows, "is_prefilling_cpu query_start_loc_cpu num_decode_draft_tokens_cpu num_reqs"),
     (vllm_ops.recoverssm_request_indices, "rows num_spec_decodes device"),
     (vllm_ops.RecoverSSMState.record_step, "self attn_metadata attn_groups for_capture"),
+    (vllm_ops.commit_groups, "groups num_accepted_tokens"),
+    (vllm_ops.RecoverSSMState.detach_step, "self"),
+    (vllm_ops.RecoverSSMState.abandon_step, "self step"),
     (vllm_ops.RecoverSSMState.commit_step, "self num_sampled idx_mapping state_indices num_accepted_tokens step"),
 ]  # fmt: skip
 
@@ -93,6 +98,20 @@ def test_verify_is_the_operation(given_out):
     assert torch.equal(given["replay_cache"], expected) and torch.equal(given["checkpoint_state"], before)
     if given_out:
         assert got.data_ptr() == buffer.data_ptr() and (buffer[11:] == 7).all()
+
+
+@pytest.mark.parametrize("changed", [{"scale": 0.75}, {"softplus_beta": 2.0}, {"softplus_threshold": 0.25}, {"use_qk_l2norm_in_kernel": False}])
+def test_verify_hands_its_numbers_on(changed):
+    given, expected = gdn(), torch.zeros(BLOCKS, HV, S, V + K + 1)
+    default = vllm_ops.gdn_recoverssm_verify(**given)
+    out = torch.empty(11, HV, V, dtype=torch.bfloat16)
+    ops.gated_delta_rule_verify(
+        **{name: given[name][0] for name in "qkv"}, **{name: given[name] for name in ("a", "b", "A_log", "dt_bias")}, out=out,
+        state=given["checkpoint_state"], records=expected, window_capacity=S, **rows(),
+        **{{"use_qk_l2norm_in_kernel": "l2norm"}.get(name, name): value for name, value in changed.items()},
+    )  # fmt: skip
+    got = vllm_ops.gdn_recoverssm_verify(**given, **changed)
+    assert torch.equal(got[0], out) and torch.equal(given["replay_cache"], expected) and not torch.equal(got, default)
 
 
 def test_verify_on_views_of_the_packed_convolution():
@@ -283,10 +302,15 @@ def test_spec_rows_of_a_mixed_batch():
 # --- groups --------------------------------------------------------------------------------------------------------------------
 
 
-def groups_of(seed):
-    """Two groups of two and one layers, blocks of their own, the same windows."""
+def groups_of(seed, align=False):
+    """Two groups of two and one layers, blocks of their own, the same windows; in align mode tables of their own."""
     made = []
     for place, (blocks, layers) in enumerate([((2, 5, 7), 2), ((3, 1, 9), 1)]):
+        step = vllm_ops.CommitStep(i32(*blocks), offsets_of(LENGTHS))
+        if align:
+            computed, table = i32(5, 2, 14), torch.arange(1, 19, dtype=I32).reshape(3, 6) + 18 * place
+            blocks = tuple(int(table[row, int(computed[row]) // 8]) for row in range(3))
+            step = vllm_ops.CommitStep(i32(*blocks), offsets_of(LENGTHS), None, table, computed, 8)
         given = [gdn(blocks, seed=seed + 10 * place + layer) for layer in range(layers)]
         for one in given:
             vllm_ops.gdn_recoverssm_verify(**one)
@@ -294,7 +318,7 @@ def groups_of(seed):
             lines(layers=layers, seed=seed + place), [one["checkpoint_state"] for one in given], [one["replay_cache"] for one in given],
             spec_query_len=S, max_num_reqs=8,
         )  # fmt: skip
-        made.append((committed, vllm_ops.CommitStep(i32(*blocks), offsets_of(LENGTHS))))
+        made.append((committed, step))
     return made
 
 
@@ -308,6 +332,21 @@ def test_grouped_commit_is_one_commit_a_group():
     for context_, step in each:
         context_.commit(accepted, step.state_indices, step.query_start_loc)
     assert all(torch.equal(a, b) for a, b in zip(memory(one), memory(each), strict=True))
+
+
+def test_grouped_commit_in_align_mode_uses_each_groups_table():
+    """Window 0 ends on a boundary's far side, window 2 on it: three states a group are written at blocks of its own table."""
+    accepted, one, each = i32(4, 1, 2), groups_of(0, align=True), groups_of(0, align=True)
+    before = [tensor.clone() for tensor in memory(one)]
+    assert vllm_ops.commit_groups(one, accepted) is True
+    for context_, step in each:
+        context_.commit_step(accepted, step)
+    assert all(torch.equal(a, b) for a, b in zip(memory(one), memory(each), strict=True))
+    changed = [(now != then).flatten(1).any(1).nonzero().flatten().tolist() for now, then in zip(memory(one), before, strict=True)]
+    # By layer states and line: 1 and 2 of window 0 (boundary and end), 7 of window 1, 14 of window 2 (end, which is the boundary).
+    assert changed[0] == changed[2] == [1, 2, 7, 14] and changed[4] == [block + 18 for block in changed[0]]
+    elsewhere = [one[0], (one[1][0], vllm_ops.CommitStep(**vars(one[1][1]) | {"num_computed_tokens": i32(5, 2, 13)}))]
+    assert vllm_ops.commit_groups(elsewhere, i32(1, 1, 1)) is False
 
 
 @pytest.mark.parametrize("other", [{"request_indices": i32(0, 1, 2)}, {"query_start_loc": i32(0, 4, 8, 10)}])
@@ -345,6 +384,14 @@ def kda(blocks=(2, 0, 7), lengths=LENGTHS, seed=0, bound=None):
     )  # fmt: skip
 
 
+def kda_context(given, conv):
+    layer = SimpleNamespace(
+        kv_cache=(conv, given["checkpoint_state"]), recoverssm_records=given["records"], A_log=given["A_log"], dt_bias=given["dt_bias"],
+        gate_lower_bound=given["lower_bound"],
+    )  # fmt: skip
+    return vllm_ops.KDARecoverSSMCommitContext.create([layer], spec_query_len=S, max_num_reqs=8, conv_dim_first=True)
+
+
 @pytest.mark.parametrize("bound", [None, -5.0])
 def test_kda_verify_and_commit_are_the_operations(bound):
     """Records by row of the step here, by block there; row 1 is null."""
@@ -366,16 +413,27 @@ def test_kda_verify_and_commit_are_the_operations(bound):
     assert records.correction[1].isnan().all() and records.correction[2, :, 3:].isnan().all()
 
     conv = lines()[0]
-    layer = SimpleNamespace(
-        kv_cache=(conv, given["checkpoint_state"]), recoverssm_records=records, A_log=given["A_log"], dt_bias=given["dt_bias"],
-        gate_lower_bound=bound,
-    )  # fmt: skip
     line = conv.transpose(1, 2).clone()
     native_commit([ops.Layer(line=line, conv_taps=W, state=before, records=pool, **gates)], i32(3, 4, 1), given["state_indices"],
                   given["query_start_loc"])  # fmt: skip
-    committed = vllm_ops.KDARecoverSSMCommitContext.create([layer], spec_query_len=S, max_num_reqs=8, conv_dim_first=True)
-    committed.commit(i32(3, 4, 1), given["state_indices"], given["query_start_loc"])
+    kda_context(given, conv).commit(i32(3, 4, 1), given["state_indices"], given["query_start_loc"])
     assert torch.equal(given["checkpoint_state"], before) and torch.equal(conv.transpose(1, 2), line)
+
+
+def test_kda_commit_in_align_mode_writes_end_and_boundary():
+    """Window 0 crosses the end of its block, window 1 stays in its own, window 2 keeps nothing."""
+    table, computed, size = torch.arange(1, 19, dtype=I32).reshape(3, 6), i32(5, 2, 14), 8
+    source = torch.stack([table[row, int(computed[row]) // size] for row in range(3)])
+    given, conv = kda(blocks=source.tolist()), lines()[0]
+    vllm_ops.kda_recoverssm_verify(**given)
+    records, state, line = given["records"], given["checkpoint_state"].clone(), conv.transpose(1, 2).clone()
+    pool = ops.KdaRecords(torch.zeros(BLOCKS, HV, S, K), torch.zeros(BLOCKS, HV, S, 2 * K, dtype=torch.bfloat16))
+    pool.corrections[source.long()], pool.key_gate[source.long()] = records.correction[:3], records.key_gate[:3]
+    layer = ops.Layer(line=line, conv_taps=W, state=state, records=pool, gate="kda", A_log=given["A_log"], dt_bias=given["dt_bias"].view(HV, K))
+    plan = native_commit([layer], i32(4, 2, 0), source, given["query_start_loc"], block_table=table, num_computed=computed, block_size=size)
+    assert plan["boundary_indices"].tolist() == [1, 0, 0] and plan["final_indices"].tolist()[:2] == [2, 7]
+    kda_context(given, conv).commit(i32(4, 2, 0), source, given["query_start_loc"], None, table, computed, size)
+    assert torch.equal(given["checkpoint_state"], state) and torch.equal(conv.transpose(1, 2), line)
 
 
 @pytest.mark.parametrize(
@@ -401,11 +459,7 @@ def test_kda_verify_refuses(change, error, words):
 def test_kda_commit_refuses_a_shared_block_before_the_first_row():
     given = kda(blocks=(2, 5, 7))
     vllm_ops.kda_recoverssm_verify(**given)
-    conv = lines()[0]
-    layer = SimpleNamespace(kv_cache=(conv, given["checkpoint_state"]), recoverssm_records=given["records"], A_log=given["A_log"],
-                            dt_bias=given["dt_bias"], gate_lower_bound=None)  # fmt: skip
-    states = given["checkpoint_state"].clone()
-    committed = vllm_ops.KDARecoverSSMCommitContext.create([layer], spec_query_len=S, max_num_reqs=8, conv_dim_first=True)
+    states, committed = given["checkpoint_state"].clone(), kda_context(given, lines()[0])
     with pytest.raises(recoverssm.OutOfRange, match="one live row"):
         committed.commit(i32(1, 1, 1), i32(2, 7, 7), given["query_start_loc"])
     assert torch.equal(given["checkpoint_state"], states)
@@ -419,6 +473,12 @@ def test_ple_commit_is_the_operation():
     expected = [one.transpose(1, 2).clone() for one in conv]
     native_commit([ops.Layer(line=line, conv_taps=W) for line in expected], i32(2, 4, 1), i32(2, 5, 7), offsets_of(LENGTHS))
     vllm_ops.PleConvCommit(conv, S, 8, conv_dim_first=True).commit(i32(2, 4, 1), i32(2, 5, 7), offsets_of(LENGTHS))
+    assert all(torch.equal(one.transpose(1, 2), line) for one, line in zip(conv, expected, strict=True))
+    table, computed = torch.arange(1, 19, dtype=I32).reshape(3, 6), i32(5, 2, 14)
+    source = i32(1, 7, 14)
+    native_commit([ops.Layer(line=line, conv_taps=W) for line in expected], i32(4, 2, 3), source, offsets_of(LENGTHS),
+                  block_table=table, num_computed=computed, block_size=8)  # fmt: skip
+    vllm_ops.PleConvCommit(conv, S, 8, conv_dim_first=True).commit(i32(4, 2, 3), source, offsets_of(LENGTHS), None, table, computed, 8)
     assert all(torch.equal(one.transpose(1, 2), line) for one, line in zip(conv, expected, strict=True))
     with pytest.raises(ValueError, match="at least one layer"):
         vllm_ops.PleConvCommit([], S, 8, conv_dim_first=True)

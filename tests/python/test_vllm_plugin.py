@@ -83,7 +83,7 @@ def config(**changed):
                                      hf_text_config=SimpleNamespace(num_key_value_heads=2, head_dim=64)),
         cache_config=SimpleNamespace(mamba_ssm_cache_dtype="float32", mamba_cache_dtype="auto", mamba_cache_mode="none", use_replayssm=False,
                                      kv_offloading_size=None),
-        parallel_config=SimpleNamespace(pipeline_parallel_size=1, decode_context_parallel_size=1, enable_dbo=False),
+        parallel_config=SimpleNamespace(pipeline_parallel_size=1, decode_context_parallel_size=1, use_ubatching=False),
         speculative_config=SimpleNamespace(num_speculative_tokens=3, method="ngram", draft_model_config=None, draft_parallel_config=None),
         kv_transfer_config=None, mamba_config=SimpleNamespace(enable_stochastic_rounding=False, backend=SimpleNamespace(name="TRITON")),
         compilation_config=SimpleNamespace(cudagraph_mode=SimpleNamespace(name="NONE")), use_v2_model_runner=False, lora_config=None,
@@ -115,13 +115,67 @@ def test_facts_of_a_configuration():
         speculative_config=SimpleNamespace(num_speculative_tokens=2, method="draft_model", draft_model_config=HYBRID,
                                            draft_parallel_config=SimpleNamespace(pipeline_parallel_size=2)),
         kv_transfer_config=SimpleNamespace(kv_connector="NixlConnector"),
-        parallel_config=SimpleNamespace(pipeline_parallel_size=2, decode_context_parallel_size=2, enable_dbo=True),
+        parallel_config=SimpleNamespace(pipeline_parallel_size=2, decode_context_parallel_size=2, use_ubatching=True),
     )  # fmt: skip
     broken = {rule.name for rule in plugin.RULES if rule.against(plugin.facts_of(changed, platform="cpu", version="0.32.0"))}
     assert plugin.facts_of(changed, platform="cpu", version="0.32.0").drafter_attention_cache == "1 key heads of 32, bfloat16"
     assert broken == {"drafter", "drafter's cache", "drafter's pipeline", "pipeline parallel", "context parallel", "dual batch", "KV connector"}
     none = plugin.facts_of(config(speculative_config=None), platform="cpu", version="0.32.0")
     assert none.num_speculative_tokens == 0
+
+
+def part(name, **changed):
+    """One part of the stand-in with other values."""
+    return {name: SimpleNamespace(**vars(getattr(config(), name)) | changed)}
+
+
+# Rule, and what of a VllmConfig breaks it and nothing else.
+READ = [
+    ("speculation", {"speculative_config": None}),
+    ("architecture", part("model_config", architectures=["OlmoHybridForCausalLM"])),
+    ("drafter", part("speculative_config", method="draft_model", draft_parallel_config=SimpleNamespace(pipeline_parallel_size=1), draft_model_config=(
+        SimpleNamespace(architectures=["Qwen3NextForCausalLM"], dtype=torch.bfloat16, hf_text_config=SimpleNamespace(
+            layer_types=["full_attention", "linear_attention"], num_key_value_heads=2, head_dim=64))))),
+    ("drafter's cache", part("speculative_config", method="draft_model", draft_parallel_config=None, draft_model_config=(
+        SimpleNamespace(architectures=["LlamaForCausalLM"], dtype=torch.float16, hf_text_config=SimpleNamespace(
+            num_key_value_heads=2, head_dim=64))))),
+    ("drafter's pipeline", part("speculative_config", method="draft_model", draft_parallel_config=SimpleNamespace(pipeline_parallel_size=2),
+                                draft_model_config=SimpleNamespace(architectures=["LlamaForCausalLM"], dtype=torch.bfloat16,
+                                                                   hf_text_config=SimpleNamespace(num_key_value_heads=2, head_dim=64)))),
+    ("pipeline parallel", part("parallel_config", pipeline_parallel_size=2)),
+    ("context parallel", part("parallel_config", decode_context_parallel_size=2)),
+    ("context parallel", part("parallel_config", prefill_context_parallel_size=2)),
+    ("dual batch", part("parallel_config", use_ubatching=True)),
+    ("activations", part("model_config", dtype=torch.float64)),
+    ("state cache", part("cache_config", mamba_ssm_cache_dtype="float8_e4m3fn")),
+    ("convolution cache", part("cache_config", mamba_cache_dtype="float32")),
+    ("stochastic rounding", part("mamba_config", enable_stochastic_rounding=True)),
+    ("cache mode", part("cache_config", mamba_cache_mode="align")),
+    ("ReplaySSM", part("cache_config", use_replayssm=True)),
+    ("model runner", {"use_v2_model_runner": True}),
+    ("KV connector", {"kv_transfer_config": SimpleNamespace(kv_connector="NixlConnector")}),
+    ("KV offload", part("cache_config", kv_offloading_size=4.0)),
+    ("mamba backend", part("mamba_config", backend=SimpleNamespace(name="FLASHINFER"))),
+    ("LoRA", {"lora_config": object()}),
+    ("graph mode", part("compilation_config", cudagraph_mode=SimpleNamespace(name="PIECEWISE"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changed"), READ, ids=[name for name, _ in READ])
+def test_each_rule_is_asked_of_the_configuration(name, changed):
+    facts = plugin.facts_of(config(**changed), platform="cpu", version="0.32.0")
+    assert [rule.name for rule in plugin.RULES if rule.against(facts)] == [name]
+
+
+def test_the_configurations_break_every_rule_but_the_version():
+    assert {rule.name for rule in plugin.RULES} - {name for name, _ in READ} == {"version and platform"}
+
+
+def test_graphs_are_off_on_cuda_only_where_the_user_said_so():
+    for eager, broken in ((True, []), (False, ["graph mode"])):
+        given = config(use_v2_model_runner=True, **part("model_config", enforce_eager=eager))
+        facts = replace(plugin.facts_of(given, platform="cuda", version="0.33.0"), untried=True)
+        assert [rule.name for rule in plugin.RULES if rule.against(facts)] == broken
 
 
 def test_off_auto_and_on(monkeypatch, caplog):

@@ -29,6 +29,15 @@ NAMES = {
     " spec_state_indices_tensor null_block_id num_actual_tokens tp_size",
 }
 
+WRITTEN = {
+    "causal_conv1d_spec": {"z", "conv_state"},
+    "causal_conv1d_non_spec": {"z", "conv_state"},
+    "gated_delta_rule_spec": {"core_attn_out", "ssm_state"},
+    "gated_delta_rule_non_spec": {"core_attn_out", "ssm_state"},
+    "gdn_attention": {"core_attn_out", "z", "conv_state", "ssm_state"},
+    "gated_delta_rule_spec_recoverssm": {"core_attn_out", "replay_state"},
+}
+
 TP, H, HV, K, V, W, S, BLOCKS, PAD = 2, 4, 8, 16, 8, 4, 3, 24, 2  # heads of the model; PAD rows behind the actual tokens
 h, hv = H // TP, HV // TP
 C = 2 * h * K + hv * V
@@ -88,6 +97,12 @@ class Step:
     def delta(self):
         return dict(core_attn_out=self.out, num_v_heads=HV, head_v_dim=V, A_log=self.A_log, dt_bias=self.dt_bias, ssm_state=self.state,
                     num_actual_tokens=self.tokens, tp_size=TP)  # fmt: skip
+
+    def split(self, tokens):
+        """Some q, k, v, b, a."""
+        draw = torch.Generator().manual_seed(8)
+        shapes = dict(q=(h, K), k=(h, K), v=(hv, V), b=(hv,), a=(hv,))
+        return {name: torch.randn(tokens, *shape, generator=draw).to(self.qkvz.dtype) for name, shape in shapes.items()}
 
     def attention(self, reorder, only=None):
         none = dict.fromkeys((PLAIN + " " + SPEC).split())
@@ -234,6 +249,26 @@ WRONG = [
     ("gdn_attention", {"spec_state_indices_tensor": None}, "spec_state_indices_tensor"),
     ("gdn_attention", {"core_attn_out": torch.zeros(40, hv, V + 1, dtype=torch.bfloat16)}, "core_attn_out"),
     ("gdn_attention", {"non_spec_query_start_loc": None}, "non_spec_query_start_loc"),
+    ("gdn_attention", {"has_initial_state": torch.ones(3, dtype=torch.bool)}, "has_initial_state"),
+    ("gdn_attention", {"num_prefills": 0, "num_decodes": 0, "num_spec_decodes": 0}, "num_prefills"),
+    ("gated_delta_rule_non_spec", {"num_prefills": 0, "num_decodes": 0}, "num_prefills"),
+    ("gated_delta_rule_non_spec", {"num_prefills": 1, "num_decodes": 1}, "num_prefills + num_decodes"),
+    ("gated_delta_rule_non_spec", {"core_attn_out": torch.zeros(4, hv, V, dtype=torch.bfloat16)}, "num_actual_tokens"),
+    ("gated_delta_rule_non_spec", {"tp_size": 3}, "tp_size"),
+    ("gated_delta_rule_non_spec", {"non_spec_query_start_loc": torch.zeros(4, dtype=I32)}, "non_spec_query_start_loc"),
+    ("gated_delta_rule_non_spec", {"non_spec_state_indices_tensor": torch.full((4,), BLOCKS, dtype=I32)}, "state_indices"),
+    ("gated_delta_rule_non_spec", {"q": torch.zeros(9, h, K + 1, dtype=torch.bfloat16)}, f"K = {K + 1}"),
+    ("gated_delta_rule_spec", {"num_spec_decodes": 0}, "num_spec_decodes"),
+    ("gated_delta_rule_spec", {"spec_state_indices_tensor": torch.ones(3, dtype=I32)}, "num_speculative_tokens"),
+    ("gated_delta_rule_spec", {"num_accepted_tokens": torch.ones(2, dtype=I32)}, "num_accepted_tokens"),
+    ("gated_delta_rule_spec", {"num_accepted_tokens": torch.full((3,), S + 1, dtype=I32)}, "num_accepted"),
+    ("gated_delta_rule_spec", {"core_attn_out": torch.zeros(40, hv + 1, V, dtype=torch.bfloat16)}, "core_attn_out"),
+    ("gated_delta_rule_spec_recoverssm", {"num_spec_decodes": 0}, "num_spec_decodes"),
+    ("gated_delta_rule_spec_recoverssm", {"spec_query_start_loc": torch.zeros(3, dtype=I32)}, "spec_query_start_loc"),
+    ("gated_delta_rule_spec_recoverssm", {"spec_state_indices_tensor": torch.ones(3, S, dtype=I32)}, "spec_state_indices_tensor"),
+    ("gated_delta_rule_spec_recoverssm", {"replay_state": torch.zeros(BLOCKS, hv, V + K + 1)}, "replay_state"),
+    ("gated_delta_rule_spec_recoverssm", {"replay_state": torch.zeros(BLOCKS, hv, S - 1, V + K + 1)}, "query_start_loc"),
+    ("gated_delta_rule_spec_recoverssm", {"replay_state": torch.zeros(BLOCKS, hv, S, V + K)}, "records"),
 ]
 
 
@@ -241,8 +276,17 @@ WRONG = [
 def test_refused_and_nothing_written(name, change, word):
     step = Step()
     before = step.copy()
-    rows = {"causal_conv1d_spec": step.spec_rows, "causal_conv1d_non_spec": step.plain_rows}
-    arguments = step.attention(True) if name == "gdn_attention" else step.projections(True) | step.conv() | step.counts() | rows[name]()
+    plain = "non_spec" in name
+    rows = step.plain_rows() if plain else step.spec_rows()
+    if name == "gdn_attention":
+        arguments = step.attention(True)
+    elif name.startswith("causal"):
+        arguments = step.projections(True) | step.conv() | step.counts() | rows
+    else:
+        arguments = step.delta() | step.split(sum(step.plain if plain else step.windows)) | step.counts() | rows
+    if name.endswith("recoverssm"):
+        arguments |= {"spec_state_indices_tensor": step.table[:, 0], "replay_state": torch.zeros(BLOCKS, hv, S, V + K + 1), "null_block_id": 0}
+        arguments = {word: arguments[word] for word in NAMES[name].split()}
     with pytest.raises(recoverssm.Error) as raised:
         getattr(xpu_ops, name)(**arguments | change)
     assert word in str(raised.value)
@@ -252,6 +296,11 @@ def test_refused_and_nothing_written(name, change, word):
 def test_registered_operations_are_these():
     """Code against torch.ops._xpu_C runs; block 0 can be a request's there; errors are RuntimeErrors."""
     xpu_ops.register()
+    for name, names in NAMES.items():
+        schema = getattr(torch.ops._xpu_C, name).default._schema
+        assert [argument.name for argument in schema.arguments] == names.split()
+        assert {argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write} == WRITTEN[name]
+        assert len(schema.returns) == name.startswith("causal")
     expected, got = Step(seed=5), Step(seed=5)
     xpu_ops.gdn_attention(**expected.attention(False))
     arguments = got.attention(False)

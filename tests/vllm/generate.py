@@ -65,6 +65,32 @@ def by_transformers(tokens: int) -> list[list[int]]:
     return texts
 
 
+def check_layer_without_constructor(layer: type) -> None:
+    """It is vLLM's, and counted as a fallback."""
+    from recoverssm.integrations.vllm import counters
+
+    before, stock = counters.fallbacks, layer.__base__.forward_cpu
+    layer.__base__.forward_cpu = lambda self, hidden_states: ("vLLM's", hidden_states)
+    try:
+        ran = layer.__new__(layer).forward_cpu(7)
+    finally:
+        layer.__base__.forward_cpu = stock
+    expect(ran == ("vLLM's", 7) and counters.fallbacks == before + 1, "a layer made without its constructor is vLLM's, and a fallback")
+
+
+def check_graphs_are_split() -> None:
+    """Without a device nothing is captured; the list by which vLLM splits graphs can be looked at."""
+    from recoverssm.integrations.vllm._layer import _split_graphs
+    from vllm.config import CompilationConfig
+
+    config = CompilationConfig(splitting_ops=["vllm::unified_attention"])
+    _split_graphs(config), _split_graphs(config)
+    right = config.splitting_ops == ["vllm::unified_attention", "vllm::recoverssm_gdn_attention"]
+    whole = CompilationConfig(splitting_ops=[])
+    _split_graphs(whole)
+    expect(right and whole.splitting_ops == [], f"graphs in pieces are split at {config.splitting_ops}")
+
+
 def run(reference, plain: list, name: str, speculation: str, tokens: int, *, alone: bool = False, preempt: bool = False, **named) -> tuple:
     """reference: the engine without speculation; plain: its texts of PROMPTS. Returns the capacity of this run's cache."""
     from recoverssm.integrations.vllm import counters, reset_counters
@@ -123,7 +149,8 @@ def main() -> int:
 
     from recoverssm.integrations.vllm._layer import RecoverSSMGatedDeltaNetAttention as Layer
 
-    expect(not Layer.__new__(Layer)._ours, "a layer made without its constructor is vLLM's")
+    check_layer_without_constructor(Layer)
+    check_graphs_are_split()
     compare(plain, by_transformers(tokens), "plain texts, transformers' beside them")
 
     runs = {

@@ -43,6 +43,11 @@ def fields(cls: ast.AST | None) -> set[str]:
     return {node.target.id for node in getattr(cls, "body", []) if isinstance(node, ast.AnnAssign)}
 
 
+def methods(cls: ast.AST | None) -> set[str]:
+    """Properties too."""
+    return {node.name for node in getattr(cls, "body", []) if isinstance(node, ast.FunctionDef)}
+
+
 def arguments(function: ast.AST | None) -> list[str]:
     given = function.args
     return [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)] if given else []
@@ -87,13 +92,27 @@ def check_layer(source: Source, forward: str) -> None:
     utils = source.tree("vllm/utils/torch_utils.py")
     found = set(arguments(find(utils, "direct_register_custom_op")))
     expect({"op_name", "op_func", "mutates_args", "fake_impl"} <= found, "direct_register_custom_op")
+    breaks = find(source.tree("vllm/compilation/breakable_cudagraph.py"), "eager_break_during_capture")
+    expect(breaks is not None, "eager_break_during_capture")
     for name in ("_encode_layer_name", "_resolve_layer_name"):
         expect(find(utils, name) is not None, name)
     cache = fields(find(source.tree("vllm/config/cache.py"), "CacheConfig"))
     used = {"mamba_ssm_cache_dtype", "mamba_cache_dtype", "mamba_cache_mode", "use_replayssm", "kv_offloading_size"}
     expect(used <= cache, f"CacheConfig, missing: {sorted(used - cache) or 'none'}")
-    mamba = fields(find(source.tree("vllm/config/mamba.py"), "MambaConfig"))
-    expect({"enable_stochastic_rounding", "backend"} <= mamba, "MambaConfig")
+    # A rule that reads a name which is no longer there would refuse nothing.
+    for path, name, used in (
+        ("mamba", "MambaConfig", {"enable_stochastic_rounding", "backend"}),
+        ("parallel", "ParallelConfig", {"pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size", "use_ubatching"}),
+        ("speculative", "SpeculativeConfig", {"num_speculative_tokens", "method", "draft_model_config", "draft_parallel_config"}),
+        ("kv_transfer", "KVTransferConfig", {"kv_connector"}),
+        ("compilation", "CompilationConfig", {"cudagraph_mode", "splitting_ops"}),
+        ("model", "ModelConfig", {"dtype", "enforce_eager", "hf_text_config", "architectures"}),
+        ("vllm", "VllmConfig", {"model_config", "cache_config", "parallel_config", "speculative_config", "kv_transfer_config", "mamba_config",
+                                "lora_config", "compilation_config", "use_v2_model_runner"}),
+    ):  # fmt: skip
+        config = find(source.tree(f"vllm/config/{path}.py"), name)
+        missing = used - fields(config) - methods(config) - attributes(config)
+        expect(not missing, f"{name}, missing: {sorted(missing) or 'none'}")
     models = {name for path in ("qwen3_next", "qwen3_5") for name in names_of(source.tree(f"vllm/model_executor/models/{path}.py"))}
     expect(models >= _rules.ARCHITECTURES, f"architectures, missing: {sorted(_rules.ARCHITECTURES - models) or 'none'}")
     for path in ("qwen3_next", "qwen3_5"):

@@ -55,12 +55,7 @@ def causal_conv1d_non_spec(
     z: [>= num_actual_tokens, HV, V], written for the rows' tokens. conv_state: written. non_spec_token_indx: [tokens] int32, None: all.
     """
     check = Check("causal_conv1d_non_spec")
-    rows = num_prefills + num_decodes
-    check.that(rows > 0, "num_prefills", f"{num_prefills} and {num_decodes} decodes", "num_prefills + num_decodes > 0")
-    check.shape("non_spec_query_start_loc", non_spec_query_start_loc, (rows + 1,), "[num_prefills + num_decodes + 1]")
-    check.shape("non_spec_state_indices_tensor", non_spec_state_indices_tensor, (rows,), "[num_prefills + num_decodes]")
-    if has_initial_state is not None:
-        check.shape("has_initial_state", has_initial_state, (rows,), "[num_prefills + num_decodes]")
+    _check_plain(check, num_prefills + num_decodes, non_spec_query_start_loc, non_spec_state_indices_tensor, has_initial_state)
     split = _split(
         check, z, projected_states_qkvz, projected_states_ba, num_k_heads, num_v_heads, head_k_dim, head_v_dim, non_spec_token_indx,
         num_actual_tokens, tp_size, reorder_input,
@@ -135,8 +130,7 @@ def gated_delta_rule_non_spec(
 ) -> None:
     """The delta rule of plain rows on what causal_conv1d_non_spec returned. Written: core_attn_out at the rows' tokens, ssm_state."""
     check = Check("gated_delta_rule_non_spec")
-    rows = num_prefills + num_decodes
-    check.that(rows > 0, "num_prefills", f"{num_prefills} and {num_decodes} decodes", "num_prefills + num_decodes > 0")
+    _check_plain(check, num_prefills + num_decodes, non_spec_query_start_loc, non_spec_state_indices_tensor, has_initial_state)
     ops.gated_delta_rule(
         q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, state=ssm_state,
         out=_output(check, core_attn_out, num_v_heads, head_v_dim, num_actual_tokens, tp_size), query_start_loc=non_spec_query_start_loc,
@@ -249,8 +243,7 @@ def gdn_attention(
     if rows > 0:
         check.that(non_spec_query_start_loc is not None, "non_spec_query_start_loc", "None", f"[{rows + 1}]")
         check.that(non_spec_state_indices_tensor is not None, "non_spec_state_indices_tensor", "None", f"[{rows}]")
-        check.shape("non_spec_query_start_loc", non_spec_query_start_loc, (rows + 1,), "[num_prefills + num_decodes + 1]")
-        check.shape("non_spec_state_indices_tensor", non_spec_state_indices_tensor, (rows,), "[num_prefills + num_decodes]")
+        _check_plain(check, rows, non_spec_query_start_loc, non_spec_state_indices_tensor, has_initial_state)
         plain = ops.AttentionPlain(
             query_start_loc=non_spec_query_start_loc, state_indices=non_spec_state_indices_tensor, has_initial_state=has_initial_state,
             token_index=non_spec_token_indx,
@@ -332,6 +325,15 @@ def _split(
         head_v_dim=V, mixed_qkv=mixed, z=gate, b=b, a=a, token_index=token_indx,
     )  # fmt: skip
     return _Split(mixed, b, a, z, gate, token_indx, ((H, K), (H, K), (HV, V)))
+
+
+def _check_plain(check: Check, rows: int, offsets: Tensor, ids: Tensor, has_initial_state: Tensor | None) -> None:
+    """rows: num_prefills + num_decodes."""
+    check.that(rows > 0, "num_prefills", f"{rows} rows with num_decodes", "num_prefills + num_decodes > 0")
+    check.shape("non_spec_query_start_loc", offsets, (rows + 1,), "[num_prefills + num_decodes + 1]")
+    check.shape("non_spec_state_indices_tensor", ids, (rows,), "[num_prefills + num_decodes]")
+    if has_initial_state is not None:
+        check.shape("has_initial_state", has_initial_state, (rows,), "[num_prefills + num_decodes]")
 
 
 def _check_windows(check: Check, rows: int, offsets: Tensor, token_indx: Tensor, table: Tensor, num_accepted: Tensor) -> int:

@@ -161,13 +161,25 @@ class GDNRecoverSSMCommitContext(CommitContext):
             conv_dim_first=conv_layout(check, conv_dim_first),
         )  # fmt: skip
 
-    def commit(self, *arguments: Any, commit_conv: bool = True, **named: Any) -> None:
+    def commit(
+        self,
+        num_accepted_tokens: Tensor,
+        state_indices: Tensor,
+        query_start_loc: Tensor,
+        request_indices: Tensor | None = None,
+        block_table: Tensor | None = None,
+        num_computed_tokens: Tensor | None = None,
+        mamba_block_size: int | None = None,
+        *,
+        commit_conv: bool = True,
+    ) -> None:
         """As CommitContext.commit. commit_conv False leaves the convolution windows alone."""
-        if commit_conv:
-            return super().commit(*arguments, **named)
-        without = copy(self)
-        without.layers = tuple(replace(layer, line=None, conv_taps=0) for layer in self.layers)
-        return without.commit(*arguments, **named)
+        step = CommitStep(state_indices, query_start_loc, request_indices, block_table, num_computed_tokens, mamba_block_size)
+        context = self
+        if not commit_conv:
+            context = copy(self)
+            context.layers = tuple(replace(layer, line=None, conv_taps=0) for layer in self.layers)
+        context.commit_step(num_accepted_tokens, step)
 
 
 class PleConvCommit(CommitContext):

@@ -15,7 +15,7 @@ class Counters:
     window_rows: int = 0
     window_tokens: int = 0
     short_windows: int = 0  # windows of fewer tokens than there is room for
-    fallbacks: int = 0  # calls of a layer of ours that vLLM's own code ran
+    fallbacks: int = 0  # calls of layers made without their constructor, which vLLM's code ran, and steps refused: records wait in a plain row
 
 
 counters = Counters()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import vllm
 from torch import Tensor
+from vllm.compilation.breakable_cudagraph import eager_break_during_capture
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn import QwenGatedDeltaNetAttention
 from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
@@ -29,7 +30,9 @@ _OPERATION = "recoverssm_gdn_attention"
 
 
 class RecoverSSMGatedDeltaNetAttention(QwenGatedDeltaNetAttention):
-    """The layer. With `recoverssm` False, or without it, everything is vLLM's."""
+    """The layer. Where `recoverssm` is not True everything is vLLM's."""
+
+    recoverssm: bool | None = None  # None: made without its constructor
 
     def __init__(self, config: Any, vllm_config: Any, *arguments: Any, **named: Any) -> None:
         from . import decide
@@ -42,33 +45,36 @@ class RecoverSSMGatedDeltaNetAttention(QwenGatedDeltaNetAttention):
         counters.layers += 1
         setattr(vllm_config.cache_config, MARK, True)
         _extend_model_class(vllm_config)
-
-    @property
-    def _ours(self) -> bool:
-        # A layer made without its constructor has no such attribute.
-        return bool(self.__dict__.get("recoverssm", False))
+        _split_graphs(vllm_config.compilation_config)
 
     def get_state_shape(self) -> tuple[tuple[int, ...], ...]:
         shapes = super().get_state_shape()
-        return _with_records(shapes, self.num_spec) if self._ours else shapes
+        return _with_records(shapes, self.num_spec) if self.recoverssm else shapes
 
     def get_state_dtype(self) -> tuple[torch.dtype, ...]:
         dtypes = super().get_state_dtype()
-        return _with_record_dtypes(dtypes) if self._ours else dtypes
+        return _with_record_dtypes(dtypes) if self.recoverssm else dtypes
 
     def get_kv_cache_spec(self, vllm_config: Any) -> Any:
         spec = super().get_kv_cache_spec(vllm_config)
-        return replace(spec, num_speculative_blocks=0) if self._ours and spec is not None else spec
+        return replace(spec, num_speculative_blocks=0) if self.recoverssm and spec is not None else spec
 
     def forward_cpu(self, hidden_states: Tensor) -> Tensor:
-        if not self._ours:
+        if not self.recoverssm:
+            self._count_stock()
             return super().forward_cpu(hidden_states)
         return self._forward(hidden_states)
 
     def forward_cuda(self, hidden_states: Tensor) -> Tensor:
-        if not self._ours:
+        if not self.recoverssm:
+            self._count_stock()
             return super().forward_cuda(hidden_states)
         return self._forward(hidden_states)
+
+    def _count_stock(self) -> None:
+        """A layer that a rule refused was counted when it was built; one made without its constructor is seen here alone."""
+        if self.recoverssm is None:
+            counters.fallbacks += 1
 
     def _forward(self, hidden_states: Tensor) -> Tensor:
         qkvz, _ = self.in_proj_qkvz(hidden_states)
@@ -125,6 +131,7 @@ def _conv_weight(layer: Any) -> Tensor:
     return weight.view(weight.shape[0], weight.shape[-1])
 
 
+@eager_break_during_capture
 def _gdn_attention(qkvz: Tensor, ba: Tensor, out: Tensor, z: Tensor, layer_name: LayerNameType) -> None:
     context = get_forward_context()
     layer = context.no_compile_layers[_resolve_layer_name(layer_name)]
@@ -175,6 +182,13 @@ def _extend_model_class(vllm_config: Any) -> None:
     cls.get_mamba_state_shape_from_config = classmethod(get_mamba_state_shape_from_config)
     cls.get_mamba_state_dtype_from_config = classmethod(get_mamba_state_dtype_from_config)
     cls._recoverssm_extended = True
+
+
+def _split_graphs(compilation: Any) -> None:
+    """Piecewise graphs leave out vLLM's GDN operations by name; ours has rows of its step too, and a capture would keep those of its own."""
+    name = f"vllm::{_OPERATION}"
+    if compilation.splitting_ops and name not in compilation.splitting_ops:
+        compilation.splitting_ops.append(name)
 
 
 _registered = False

@@ -120,7 +120,7 @@ RULES = (
         lambda f: f.pipeline_parallel != 1, "pipeline_parallel_size {facts.pipeline_parallel}: supported is 1")),
     Rule("context parallel", "states are not split over tokens", _when(
         lambda f: f.context_parallel != 1, "context parallel size {facts.context_parallel}: supported is 1")),
-    Rule("dual batch", "a step would be two", _when(lambda f: f.dual_batch, "dual batch overlap")),
+    Rule("dual batch", "a step would be two", _when(lambda f: f.dual_batch, "dual batch overlap or ubatch_size")),
     Rule("activations", "the operations' dtypes", _when(
         lambda f: f.activation_dtype not in ACTIVATION_DTYPES, "model dtype {facts.activation_dtype}")),
     Rule("state cache", "the operations' dtypes", _when(
@@ -180,7 +180,7 @@ def facts_of(vllm_config: Any, *, platform: str, version: str) -> Facts:
         drafter_pipeline=getattr(drafter_parallel, "pipeline_parallel_size", 1) if separate else 1,
         pipeline_parallel=parallel.pipeline_parallel_size,
         context_parallel=getattr(parallel, "decode_context_parallel_size", 1) * getattr(parallel, "prefill_context_parallel_size", 1),
-        dual_batch=bool(getattr(parallel, "enable_dbo", False)),
+        dual_batch=bool(parallel.use_ubatching),  # enable_dbo, or a ubatch_size above 1
         activation_dtype=_word(model.dtype),
         state_dtype=_word(cache.mamba_ssm_cache_dtype),
         conv_dtype=_word(cache.mamba_cache_dtype),
