@@ -222,9 +222,12 @@ __device__ __forceinline__ void run_segment(const ConvArgs<Columns>& args, const
   }
 }
 
+// A rule behind a convolution has many times its blocks: few of these are one row, or two.
+constexpr unsigned kFewConvBlocks = 32;
+
 template <class T, int kTaps, int kLanes, bool kWindow, class Columns>
 __global__ void __launch_bounds__(kConvThreads, conv_blocks(kTaps)) conv_kernel(const __grid_constant__ ConvArgs<Columns> args) {
-  let_next_start();
+  let_next_start(gridDim.x * gridDim.y <= kFewConvBlocks);
   after_previous();
   const std::int64_t channel = (std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x) * kLanes;
   const bool active = channel < args.channels;

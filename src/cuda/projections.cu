@@ -84,7 +84,6 @@ __device__ __forceinline__ Run narrow_run(const SplitArgs& args, std::int64_t e)
 
 template <int kSize, int kLanes>
 __global__ void __launch_bounds__(kSplitThreads) split_kernel(const __grid_constant__ SplitArgs args) {
-  let_next_start();
   after_previous();
   const bool wide = blockIdx.x < args.wide_tiles;
   const std::int64_t tile = wide ? blockIdx.x : blockIdx.x - args.wide_tiles;
