@@ -8,12 +8,10 @@
 #include <type_traits>
 
 #include "cuda/dependent.cuh"
+#include "cuda/dependent.h"
 #include "recoverssm/types.hpp"
 
 namespace recoverssm::cuda {
-
-// Whether kernels, as the current device runs them, begin with a wait for those before them (dependent.cuh): only then may they start early.
-bool kernels_wait();
 
 // Puts a call's kernels on its stream and keeps the first error. After one nothing more is put there.
 //
@@ -28,6 +26,7 @@ class Launcher {
   void put(void (*kernel)(Args...), dim3 grid, int threads, std::size_t shared_bytes, const std::type_identity_t<Args>&... args) {
     if (error_ != cudaSuccess) return;
     const void* pointers[] = {&args...};
+    const void* const function = reinterpret_cast<const void*>(kernel);
     cudaLaunchAttribute early{};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -37,8 +36,8 @@ class Launcher {
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream_;
     config.attrs = &early;
-    config.numAttrs = kernels_wait() ? 1 : 0;
-    error_ = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), const_cast<void**>(pointers));
+    config.numAttrs = kernels_wait(function) ? 1 : 0;
+    error_ = cudaLaunchKernelExC(&config, function, const_cast<void**>(pointers));
     if (error_ != cudaSuccess) cudaGetLastError();  // told by the status: no later call may stumble over it
   }
 

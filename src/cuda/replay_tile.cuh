@@ -28,8 +28,8 @@ struct ReplayTile<CHUNKS, false, FOURS> {
   Tile<CHUNKS, kReplayRows> rows;
 };
 
-// A state four from memory and back. For fp32 states what was written leaves L2 first, for 16-bit ones what was read: the other way round commits
-// took up to 1 and 7 percent longer on an H200.
+// A state four from memory and back. For fp32 states what was written leaves L2 first, for 16-bit ones what a first pass has read: the other way
+// round commits took up to 1 and 7 percent longer on an H200.
 __device__ __forceinline__ float4 load_state(const float* p) { return load4(p); }
 template <class State>
 __device__ __forceinline__ float4 load_state(const State* p) {

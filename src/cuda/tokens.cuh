@@ -114,8 +114,8 @@ __device__ __forceinline__ void with_size(DType dtype, F&& f) {
   f(std::integral_constant<int, 2>{});
 }
 
-// How a block shares its tokens out over threads. spread: it has more threads than there is work (one state row a lane group), and the longest chain
-// of a thread is what counts. Otherwise instructions are, and what is done for one token is done by as few threads as possible, or by all.
+// How a block shares its tokens out over threads. Spread (one state row a lane group: few heads, and ragged sizes): it has more threads than its
+// tokens give work, and the longest chain of a thread is what counts. Otherwise the number of instructions is.
 template <int ROWS>
 constexpr bool kSpread = ROWS == 1;
 
@@ -134,7 +134,7 @@ __device__ __forceinline__ void for_value_fours(const Tokens& tokens, int count,
 // A block's threads shared out over tokens with `elements` each: as many threads for a token as that takes, in powers of two, and several tokens
 // at a time where threads are left.
 struct TokenThreads {
-  int first, step;  // tokens first, first + step, ...; beyond all of them for a thread that is left over
+  int first, step;  // tokens first, first + step, ...; kMostTokens, beyond all of them, for a thread that is left over
   int lane, width;  // elements lane, lane + width, ...
 };
 
@@ -144,7 +144,7 @@ __device__ __forceinline__ TokenThreads token_threads(int elements, int thread) 
   int shift = 5;
   while ((1 << shift) < elements && (2 << shift) <= threads) ++shift;
   const int step = threads >> shift, first = thread >> shift;
-  return {first < step ? first : INT32_MAX / 2, step, thread & ((1 << shift) - 1), 1 << shift};
+  return {first < step ? first : kMostTokens, step, thread & ((1 << shift) - 1), 1 << shift};
 }
 
 __device__ __forceinline__ bool takes_query(const Lane& lane) { return (lane.group & 1) != 0; }

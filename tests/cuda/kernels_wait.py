@@ -1,7 +1,9 @@
-"""Every kernel of src/cuda waits for those before it, once and in any case: Launcher starts all of them early (src/cuda/dependent.cuh), and one
-that does not wait reads what another is still writing, or lets the next one run beside that. No device run would have to show it.
+"""Every kernel of src/cuda waits for those before it, in any case and before it looks at memory: Launcher starts all of them early
+(src/cuda/dependent.cuh), and one that does not wait reads what another is still writing, or lets the next one run beside that. No device run
+would have to show it.
 
     kernels_wait.py SRC_CUDA
+    kernels_wait.py --self-test     bad kernels, each of which has to be found
 """
 
 import re
@@ -9,6 +11,13 @@ import sys
 from pathlib import Path
 
 WAIT = "after_previous();"
+# What may stand before the wait: these calls work out addresses and read parameters alone.
+CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "row_source", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
+REFUSED = re.compile(r"\b(?:if(?!\s+constexpr)|for|while|switch|do|goto|return|asm|__syncthreads)\b|\?|&&(?!\s*!?[kL\w.]+\)?;)|\|\||#|->")
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
 
 
 def body_of(text, start):
@@ -22,26 +31,58 @@ def body_of(text, start):
     raise ValueError("a brace is not closed")
 
 
-def faults(path):
-    text = re.sub(r"//[^\n]*", "", path.read_text())
+def fault_of(body):
+    before, found, after = body.partition(WAIT)
+    if not found:
+        return f"has no {WAIT}"
+    if WAIT in after:
+        return f"has {WAIT} twice"
+    if before.count("{") != before.count("}") or before.rstrip()[-1:] not in ("", ";", "}"):
+        return f"comes to {WAIT} only sometimes"
+    if re.search(r"#\s*(?!pragma\b)", body):
+        return "has preprocessor lines"
+    if (refused := REFUSED.search(before)) is not None:
+        return f"may leave, or read, before {WAIT}: {refused[0]}"
+    # An element, or what a pointer points to: declarations of arrays and pointers are neither.
+    if (read := re.search(r"[\w)]\s*\[(?!\])|[=(,;]\s*\*\s*[a-z(]", before.replace("shared[]", ""))) is not None:
+        return f"may read before {WAIT}: {read[0]}"
+    calls = set(re.findall(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]*>)?\(", before)) - {"constexpr"}
+    if unknown := calls - CALLS:
+        return f"calls {', '.join(sorted(unknown))} before {WAIT}"
+    return None
+
+
+def kernels(text):
+    text = without_comments(text)
     for kernel in re.finditer(r"__global__\s[^;{]*?(\w+)\s*\((?=[^()]*\)\s*\{)", text):
-        body = body_of(text, kernel.end())
-        before, found, after = body.partition(WAIT)
-        if not found:
-            yield kernel[1], f"has no {WAIT}"
-        elif WAIT in after:
-            yield kernel[1], f"has {WAIT} twice"
-        elif (early := re.search(r"\b(if(?! constexpr)|for|while|switch|return|__syncthreads)\b|\?", before)) is not None:
-            yield kernel[1], f"may leave, or not come to, {WAIT}: {early[0]} before it"
-        else:
-            yield kernel[1], None
+        yield kernel[1], fault_of(body_of(text, kernel.end()))
+
+
+BAD = [
+    "", "if (x) return; after_previous();", "return after_previous();", "if constexpr (A) { after_previous(); }",
+    "auto f = [&] { after_previous(); };", "const int x = p[0]; after_previous();", "const int x = *p; after_previous();",
+    "row_of(args, 0); after_previous();", "/* after_previous(); */", "// after_previous();\n", "if (x) after_previous();",
+    "const bool b = x && after_previous();", "f(p->x); after_previous();", "after_previous(); after_previous();",
+    "#if A\n after_previous();\n#endif\n", "x ? 1 : 2; after_previous();",
+]  # fmt: skip
+
+
+def self_test():
+    missed = [body for body in BAD if [fault for _, fault in kernels(f"__global__ void k(int* p) {{ {body} }}")] in ([], [None])]
+    good = list(kernels("__global__ void k(int* p) { const int x = static_cast<int>(threadIdx.x); after_previous(); p[0] = x; }"))
+    for body in missed:
+        print(f"not found: {body!r}")
+    print(f"{len(BAD)} bad kernels, {len(missed)} not found; a good one: {good}")
+    sys.exit(bool(missed) or good != [("k", None)])
 
 
 def main():
+    if sys.argv[1] == "--self-test":
+        self_test()
     seen, bad = 0, 0
-    for path in sorted(Path(sys.argv[1]).glob("*.cu*")):
-        marked = len(re.findall(r"\b__global__\b", re.sub(r"//[^\n]*", "", path.read_text())))
-        found = list(faults(path))
+    for path in sorted(Path(sys.argv[1]).iterdir()):
+        text = path.read_text()
+        marked, found = len(re.findall(r"\b__global__\b", without_comments(text))), list(kernels(text))
         seen += len(found)
         if len(found) != marked:
             print(f"{path.name}: {marked} kernels, of which {len(found)} could be read")

@@ -97,8 +97,28 @@ TEST(SelectDelta, CommitsPassesFitWithTheirFetchedRows) {
       }
     }
   }
-  EXPECT_EQ(replay_tokens(select_tile(256, true, true), 2, true), 7);  // eight would not fit beside the rows on their way
+  EXPECT_EQ(replay_tokens(select_tile(256, true, true), 2, true), 8);
   EXPECT_EQ(replay_tokens(select_tile(128, true, true), 4, false), 8);
+}
+
+TEST(SelectDelta, TokensMakeRoomForWhatLiesBesideThem) {
+  const DeltaTile tile = select_tile(256, true, true);
+  EXPECT_EQ(most_tokens(tile, 128, true, 8, 0), 8);
+  EXPECT_EQ(most_tokens(tile, 128, true, 8, 16 * 1024), 7);
+  EXPECT_EQ(most_tokens(tile, 128, true, 8, kSharedBytes), 1);  // one there is in any case
+}
+
+// A pass is as many state elements as its threads hold, and each warp has whole rows.
+TEST(SelectDelta, ReplayPassesAreWholeWarpsOfRows) {
+  for (const int chunks : {2, 4, 8}) {
+    for (const std::int64_t state_size : {2, 4}) {
+      EXPECT_EQ(replay_pass_rows(true, chunks, state_size) * 32 * chunks, kReplayThreads * replay_fours(state_size) * 4);
+      EXPECT_EQ(replay_pass_rows(true, chunks, state_size) % (kReplayThreads / 32), 0);
+    }
+  }
+  EXPECT_EQ(replay_pass_rows(true, 4, 4), 64);
+  EXPECT_EQ(replay_value_rows(select_tile(128, true, true), 2), 128);
+  EXPECT_EQ(replay_value_rows(select_tile(100, false, true), 4), 32);
 }
 
 TEST(SelectDelta, TheLazyFormFitsUpToItsLimit) {

@@ -45,8 +45,8 @@ void __wrap___cudaRegisterFunction(void** binary, const char* host, char* device
   __real___cudaRegisterFunction(binary, host, device, name, limit, tid, bid, block, grid, warp);
 }
 
-cudaError_t __wrap_cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void**, std::size_t shared, cudaStream_t) {
-  if (!fits(grid, block, shared)) return cudaErrorInvalidConfiguration;
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void**) {
+  if (!fits(config->gridDim, config->blockDim, config->dynamicSmemBytes)) return cudaErrorInvalidConfiguration;
   const auto found = names().find(kernel);
   launched.push_back(found == names().end() ? "(a kernel that nobody has registered)" : found->second);
   return cudaSuccess;

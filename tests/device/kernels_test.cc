@@ -4,6 +4,7 @@
 #include <cxxabi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -72,9 +73,10 @@ void run_commit(const Scene& scene, const Side& side, Runner& run) {
   run(call.params());
 }
 
-void add_delta_layer(std::vector<Case>& cases, const LayerShape& layer, int rows, int plain_rows, int plain_tokens) {
-  SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = plain_rows, .plain_tokens = plain_tokens, .S = 3};
-  const std::string name = layer.text() + ", " + std::to_string(rows) + " rows";
+void add_delta_layer(std::vector<Case>& cases, const LayerShape& layer, int rows, int plain_rows, int plain_tokens, int S = 3) {
+  SceneShape shape{.layers = {layer}, .rows = rows, .plain_rows = plain_rows, .plain_tokens = plain_tokens, .S = S};
+  shape.block_size = std::max(shape.block_size, S + 1);
+  const std::string name = layer.text() + ", " + std::to_string(rows) + " rows of at most " + std::to_string(S);
   cases.push_back(
       {name + ": rule, snapshots, verify, plan, commit, align", shape, [](const Scene& scene, const Side& side, Runner& run) {
          run(rule(scene, side, 0));
@@ -115,6 +117,13 @@ void add_delta(std::vector<Case>& cases) {
       }
     }
     for (const LayerKind kind : {LayerKind::gdn, LayerKind::kda}) {
+      // Windows of several chunks: records of a commit come in more than one turn, with 16-bit states in several passes each.
+      for (const int K : {64, 128, 256, 100}) {
+        if (!gpu::real()) continue;
+        add_delta_layer(cases,
+                        {.kind = kind, .H = 4, .HV = 8, .K = K, .V = 160, .T = DType::bf16, .state = state, .out = DType::bf16}, 6,
+                        6, 40, 20);
+      }
       for (const int K : {64, 128, 256, 100, 200}) {
         for (const int rows : {3, 16}) {
           if (rows > 3 && (K % 64 != 0 || !gpu::real())) continue;  // one tile; nothing to choose

@@ -1,13 +1,12 @@
+#include "cuda/dependent.h"
+
+#include <cuda_runtime.h>
+
 #include <atomic>
 #include <cstdint>
 
-#include "cuda/dependent.cuh"
-#include "cuda/launch.h"
-
 namespace recoverssm::cuda {
 namespace {
-
-__global__ void probe_kernel() { after_previous(); }
 
 constexpr int kDevices = 64;
 enum Known : std::int8_t { unknown = 0, no, yes };
@@ -15,8 +14,8 @@ enum Known : std::int8_t { unknown = 0, no, yes };
 }  // namespace
 
 // Asked of a kernel, not of the device: which code the driver takes depends on the build's architectures and on its own settings
-// (CUDA_FORCE_PTX_JIT), and code for what was before 9.0 does not wait.
-bool kernels_wait() {
+// (CUDA_FORCE_PTX_JIT), and code for what was before 9.0 does not wait. All kernels are compiled for the same list: one answers for a device.
+bool kernels_wait(const void* kernel) {
   static std::atomic<std::int8_t> known[kDevices];
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) {
@@ -26,7 +25,7 @@ bool kernels_wait() {
   const auto found = known[device].load(std::memory_order_relaxed);
   if (found != unknown) return found == yes;
   cudaFuncAttributes attributes{};
-  if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
     cudaGetLastError();
     return false;
   }
