@@ -78,6 +78,7 @@ void download(void* host, const std::byte* device, std::size_t bytes) { std::mem
 void fill(std::byte* device, int byte, std::size_t bytes) { std::memset(device, byte, bytes); }
 std::uint64_t count_other_words(const std::byte*, std::size_t, std::uint32_t) { return 0; }
 void copy_on(const Stream&, std::byte*, const std::byte*, std::size_t) {}
+void write_late_on(const Stream&, std::byte*, const std::byte*, std::size_t) {}
 void count_differences_on(const Stream&, const std::byte*, const std::byte*, std::size_t, std::uint64_t*) {}
 
 struct Graph::State {};

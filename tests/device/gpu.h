@@ -82,6 +82,10 @@ void copy_on(const Stream& stream, std::byte* to, const std::byte* from, std::si
 // Adds the number of 4-byte words in which a and b differ to *counter, memory of the device.
 void count_differences_on(const Stream& stream, const std::byte* a, const std::byte* b, std::size_t bytes, std::uint64_t* counter);
 
+// A kernel that lets the next one start at once and leaves 0xff in `memory` for a tenth of a millisecond before it puts back what `copy` holds: a
+// next one that does not wait for it sees that. The fake, where everything is in order, does nothing.
+void write_late_on(const Stream& stream, std::byte* memory, const std::byte* copy, std::size_t bytes);
+
 enum class CaptureMode { global, thread_local_, relaxed };
 
 class Graph {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cuda/device.h"
 #include "device/gpu.h"
@@ -36,10 +37,13 @@ class Runner {
       ++calls_;
       return;
     }
+    if (before_) before_();
     const Launch launch = context_ ? context_->launch(workspace_size(params, context_->launch())) : launch_;
     if (Status status = run(params, launch); !status.ok()) throw std::runtime_error(status.message);
   }
   int calls() const { return calls_; }  // that were measured
+  // Called in front of every call that is not only measured.
+  void before(std::function<void()> f) { before_ = std::move(f); }
   // What kernels have found wrong. The device is waited for elsewhere.
   DeviceFlag flag() const;
 
@@ -49,6 +53,7 @@ class Runner {
   std::shared_ptr<Context> context_;  // null: launch_ is used
   std::shared_ptr<gpu::Memory> workspace_;
   std::shared_ptr<gpu::Pinned> flag_;
+  std::function<void()> before_;
   Launch launch_{};
   bool measuring_ = false;
   std::size_t needed_ = 0;
