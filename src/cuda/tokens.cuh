@@ -100,7 +100,8 @@ __device__ __forceinline__ void copy4_async(Bits* to, const std::byte* from) {
   __pipeline_memcpy_async(to, from, sizeof(Bits));
 }
 
-// Waits for this thread's asynchronous copies but the last `behind` groups. What it reads of them stays behind the wait: the intrinsic's asm says nothing of memory.
+// Waits for this thread's asynchronous copies but the last `behind` groups. What it reads of them stays behind the wait: the intrinsic's asm
+// says nothing of memory.
 template <int behind = 0>
 __device__ __forceinline__ void wait_for_copies() {
   __pipeline_wait_prior(behind);
