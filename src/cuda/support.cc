@@ -12,7 +12,7 @@ constexpr std::int64_t kMaxK = 256;
 constexpr std::int64_t kMaxSize = 1 << 30;        // heads and V: kernels count in int
 constexpr std::int64_t kMaxHeadRows = INT32_MAX;  // HV * V: in commit a grid's first dimension has a block for each few of them
 constexpr std::int64_t kMaxRows = 65535;          // a grid's second and third dimension
-constexpr std::int64_t kMaxHeads = 65535;         // the same, of the rules
+constexpr std::int64_t kMaxHeads = kMaxRows;      // of the rules, a grid's second one
 
 Support sizes_fit(const char* op, const std::string& argument, std::initializer_list<SizeLimit> sizes) {
   return within_limits(op, argument, sizes, "on CUDA");

@@ -13,6 +13,7 @@ from pathlib import Path
 WAIT = "after_previous();"
 # What may stand before the wait: these calls work out addresses and read parameters alone.
 CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "row_source", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
+# Control, elements behind a pointer, conditions: but for the one that ends a call of let_next_start, which decides nothing here.
 REFUSED = re.compile(r"\b(?:if(?!\s+constexpr)|for|while|switch|do|goto|return|asm|__syncthreads)\b|\?|&&(?!\s*!?[kL\w.]+\)?;)|\|\||#|->")
 
 
