@@ -208,6 +208,7 @@ def in_turns(contenders):
 def time(library, quick, log):
     rows = (8, 64) if quick else (1, 8, 32, 64, 128, 256)
     shapes = [("gdn", r, t) for r in rows for t in (1, 2, 4, 8)] + [("kda", r, 4) for r in rows]
+    shapes += [("gdn", 2, t) for t in (1, 2, 3, 4)] + [("kda", r, t) for r in (1, 2) for t in (1, 2)]
     for gate, r, tokens in shapes:
         count = max(2, min(12, -(-ROTATION // (r * HV * K * V * 4))))
         layers = [Layer(library, "cuda", r, tokens, gate, seed) for seed in range(count)]

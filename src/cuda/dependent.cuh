@@ -2,6 +2,8 @@
 // code and its parameters are there by the time it may work. Launcher::put asks for it.
 #pragma once
 
+#include <cstdint>
+
 namespace recoverssm::cuda {
 
 // Called by every kernel before it reads or writes memory: waits until the kernels before are done and what they wrote is visible. All threads call
@@ -27,6 +29,12 @@ __device__ __forceinline__ void let_next_start(bool helps = true) {
 template <class T>
 __device__ __forceinline__ void settle(T*& p) {
   asm volatile("" : "+l"(p));
+  __builtin_assume(__isGlobal(p));  // which the line before hides
+}
+template <class... Steps>
+__device__ __forceinline__ void settle(std::int64_t& step, Steps&... steps) {
+  asm volatile("" : "+l"(step));
+  if constexpr (sizeof...(steps) > 0) settle(steps...);
 }
 
 }  // namespace recoverssm::cuda

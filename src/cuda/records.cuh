@@ -69,6 +69,20 @@ __device__ __forceinline__ void prepare_records(const RecordArgs& records, const
   __syncthreads();
 }
 
+// kda's record of the row's token t: raw key and raw gate input, bit by bit; commit computes k^ and d with the same functions. By threads first,
+// first + width, ...
+__device__ __forceinline__ void copy_key_and_gate(const RuleArgs& args, const RecordArgs& records, const DeviceRow& row, int head,
+                                                  int key_head, int t, int first, int width) {
+  const int size = static_cast<int>(size_of(args.k.dtype));
+  std::byte* const record = at(records.key_gate, row.block, head, t);
+  const std::byte* const key = at(args.k, row.begin + t, key_head);
+  const std::byte* const gate = at(args.a, row.begin + t, head);
+  for (int k = first; k < args.K; k += width) {
+    copy_element(record + k * size, key + k * size, size);
+    copy_element(record + (args.K + k) * size, gate + k * size, size);
+  }
+}
+
 // Writes what commit needs to repeat k^ and d of tokens already prepared: the row's tokens first..first+count-1, at these positions of the head's
 // records. The parts of a head have all prepared them; each writes its share. Threads count from the block's end: the first ones store results.
 template <int CHUNKS, bool KDA>
@@ -89,17 +103,9 @@ __device__ __forceinline__ void write_keys(const RuleArgs& args, const RecordArg
       token += step * tokens.step;
     }
   } else {
-    // Raw key and raw gate input, bit by bit: commit computes k^ and d with the same functions.
-    const int size = static_cast<int>(size_of(args.k.dtype));
 #pragma unroll 1
     for (int t = share; t < count; t += step) {
-      std::byte* const record = at(records.key_gate, row.block, part.head, first + t);
-      const std::byte* const key = at(args.k, row.begin + first + t, part.key_head);
-      const std::byte* const gate = at(args.a, row.begin + first + t, part.head);
-      for (int k = threads.lane; k < args.K; k += threads.width) {
-        copy_element(record + k * size, key + k * size, size);
-        copy_element(record + (args.K + k) * size, gate + k * size, size);
-      }
+      copy_key_and_gate(args, records, row, part.head, part.key_head, first + t, threads.lane, threads.width);
     }
   }
 }

@@ -89,7 +89,8 @@ __device__ __forceinline__ void settle(RowSource& source) {
   settle(source.begin);
   settle(source.end);
   settle(source.block);
-  asm volatile("" : "+l"(source.tokens), "+l"(source.capacity), "+l"(source.blocks), "+r"(source.null_block_id));
+  settle(source.tokens, source.capacity, source.blocks);
+  asm volatile("" : "+r"(source.null_block_id));
 }
 
 // A row of an op with one block a row. Every thread of a block of threads calls it with one i, and gets the same answer; the first one

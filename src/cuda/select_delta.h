@@ -11,7 +11,8 @@ namespace recoverssm::cuda {
 constexpr int kLanesPerRow = 8;
 constexpr int kGroupsPerWarp = 4;
 constexpr int kMaxWarps = 8;
-constexpr int kSharedBytes = 48 * 1024;  // what a block may have without asking
+constexpr std::int64_t kMultiprocessors = 132;  // an H200's
+constexpr int kSharedBytes = 48 * 1024;         // what a block may have without asking
 
 struct DeltaTile {
   int chunks = 4;     // of 32 key elements, in registers
@@ -65,8 +66,9 @@ constexpr int most_tokens(const DeltaTile& tile, std::int64_t block_rows, bool k
 }
 
 // Where heads are few, value rows are spread over several blocks; otherwise a block takes a whole head and prepares its tokens once.
-// heads: rows of the call times value heads.
-constexpr std::int64_t kFewHeads = 128;
+// heads: rows of the call times value heads. Of 48 heads a row one row is few; two, whose blocks of many warps did not all find room at once, took
+// up to a third less the other way (windows and prefill).
+constexpr std::int64_t kFewHeads = 64;
 constexpr bool few_heads(std::int64_t heads) { return heads < kFewHeads; }
 
 // Most passes of a block whose prepared tokens still fit: with value heads of thousands of rows not all of a head.
@@ -80,7 +82,7 @@ constexpr int most_passes(const DeltaTile& tile, int warps, bool kda, int wanted
 // of `bytes` of shared memory. More warps make a block quicker, but not in proportion (it prepares its tokens first), and blocks beyond the
 // room wait for a second turn: turns times the time of a turn, (4 + warps) / warps. With many turns two warps, but for small states and few
 // tokens. From measurements on an H200; what shared memory leaves room for is arithmetic alone.
-constexpr std::int64_t kMultiprocessors = 132, kRoomForWarps = 16, kRoomForBytes = 227 * 1024;
+constexpr std::int64_t kRoomForWarps = 16, kRoomForBytes = 227 * 1024;
 constexpr int window_warps(int needed, std::int64_t heads, std::int64_t S, std::int64_t state_size, std::int64_t bytes) {
   if (heads > 2 * kMultiprocessors * kRoomForWarps && (state_size == 4 || S > 4)) return needed < 2 ? 1 : 2;
   const std::int64_t fit = bytes <= kRoomForBytes / kRoomForWarps ? kRoomForWarps
@@ -123,6 +125,33 @@ constexpr DeltaCut cut_windows(const DeltaTile& tile, std::int64_t V, std::int64
   cut.token_chunk = most_tokens(tile, cut.block_rows(tile), kda, wanted);
   return cut;
 }
+
+// Verify of few heads and few tokens, where a warp works alone: value rows of a lane group, what registers leave room for beside a token's key
+// and query, and the next one's.
+constexpr int few_rows(int chunks, bool whole) { return (whole ? 4 : 2) * 4 / (chunks < 4 ? 4 : chunks); }
+
+// A warp alone prepares every token itself. With more tokens than these, a block's warps sharing that out, or many heads' blocks, were quicker;
+// kda's decays make a token dearer. With value rows by the thousand a call is no longer little more than latency.
+constexpr std::int64_t kAloneHeads = 128, kMostAloneValues = 1024;
+constexpr bool warps_alone(std::int64_t heads, std::int64_t V, std::int64_t S, bool kda) {
+  return heads < kAloneHeads && V <= kMostAloneValues && S <= (few_heads(heads) ? 2 : 3) - (kda ? 1 : 0);
+}
+
+struct FewCut {
+  int tiles = 1;  // of a head: one a warp
+  int warps = 1;  // of a block
+
+  bool operator==(const FewCut&) const = default;
+};
+
+// Blocks for all multiprocessors, of as few warps as that takes: the next kernel's blocks, which start beside them, then find the same room
+// everywhere. With several blocks for some and none for others a call took up to a third longer.
+constexpr FewCut cut_few(int tile_rows, std::int64_t V, std::int64_t HV, std::int64_t rows) {
+  const int tiles = ceil_int(V, kGroupsPerWarp * tile_rows);
+  const int warps = ceil_int(HV * tiles, rows < kMultiprocessors ? kMultiprocessors / rows : 1);  // no block has warps of two rows
+  return {tiles, warps < kMaxWarps ? warps : kMaxWarps};
+}
+constexpr std::int64_t few_blocks(const FewCut& cut, std::int64_t HV) { return ceil_int(HV * cut.tiles, cut.warps); }
 
 // Commit and materialize: fours of state rows that a thread holds at a time (ragged: rows of a lane group), and blocks of a multiprocessor.
 // Seven blocks of eight fours took 3 to 6 percent longer: on an H200, memory likes few long streams.

@@ -51,10 +51,13 @@ __device__ __forceinline__ float inverse_norm_of(const float4 (&x)[CHUNKS], int 
   return arithmetic::inverse_norm(squares);
 }
 
-__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float raw, std::int64_t head, int k) {
-  const float y = raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype);
+// y: raw gate input + dt_bias.
+__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float y) {
   return gate.bounded ? arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound)
                       : arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold);
+}
+__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float raw, std::int64_t head, int k) {
+  return kda_decay_of(gate, exp_A_log, raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype));
 }
 
 __device__ __forceinline__ float exp_A_log_of(const GateArgs& gate, std::int64_t head) {
@@ -196,7 +199,7 @@ __device__ __forceinline__ void settle(TokenSource& source) {
   settle(source.value);
   settle(source.a);
   settle(source.b);
-  asm volatile("" : "+l"(source.key_step), "+l"(source.query_step));
+  settle(source.key_step, source.query_step);
 }
 
 // Asks for local tokens first..first+count-1 (at most kMostTokens): what is asked for before the state need not wait behind it. Keys, queries

@@ -6,6 +6,7 @@
 #include "cuda/ops.h"
 #include "cuda/records.cuh"
 #include "cuda/verify.h"
+#include "cuda/verify_few.cuh"
 
 namespace recoverssm::cuda {
 namespace {
@@ -144,6 +145,25 @@ __global__ void store_pending_kernel(const __grid_constant__ VerifyArgs args) {
     store_i32(args.pending, static_cast<std::int32_t>(row.length), row.block);
 }
 
+void launch_few(const GatedDeltaRuleVerifyParams& p, const VerifyArgs& args, Launcher& launcher) {
+  const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), /*few=*/true);
+  const FewCut cut = cut_few(few_rows(tile.chunks, tile.whole), args.rule.V, args.rule.HV, args.rows.rows);
+  const FewArgs few{args.rule, args.rows, args.state, args.out, args.records, cut};
+  const dim3 grid(static_cast<unsigned>(few_blocks(cut, args.rule.HV)), 1, static_cast<unsigned>(args.rows.rows));
+  dispatch_delta(tile, p.state.dtype, p.inputs.gate,
+                 [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
+                   if constexpr (ROWS == 1) {  // what few heads select, whatever a lane group takes here
+                     auto kernel = verify_few_kernel<State, CHUNKS, WHOLE, KDA, Form::any>;
+                     if constexpr (kFewBothForms<CHUNKS, WHOLE>) {
+                       if (tokens_are_bf16(args.rule, args.rows, args.out)) {
+                         kernel = verify_few_kernel<State, CHUNKS, WHOLE, KDA, Form::bf16>;
+                       }
+                     }
+                     launcher.put(kernel, grid, 32 * cut.warps, 0, few);
+                   }
+                 });
+}
+
 }  // namespace
 
 std::size_t scratch_size(const GatedDeltaRuleVerifyParams&) { return 0; }
@@ -162,12 +182,16 @@ Status execute_verify(const GatedDeltaRuleVerifyParams& p, const Launch& launch,
   args.done = p.pending.present() ? done : nullptr;
   const std::int64_t heads = args.rows.rows * args.rule.HV;
   const bool lazy = p.pending.present();
+  Launcher launcher(launch);
+  if (!lazy && warps_alone(heads, args.rule.V, p.rows.window_capacity, p.inputs.gate == Gate::kda)) {
+    launch_few(p, args, launcher);
+    return launcher.status("gated_delta_rule_verify");
+  }
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
   const DeltaTile run = lazy ? lazy_tile(tile) : tile;
   args.cut = cut_windows(run, args.rule.V, heads, p.rows.window_capacity, p.inputs.gate == Gate::kda, size_of(p.state.dtype),
                          /*together=*/lazy);
   const dim3 grid = parts_grid(args.cut, args.rule, args.rows);
-  Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
                    constexpr int kLazyRows = lazy_tile({CHUNKS, ROWS, WHOLE}).rows;

@@ -12,9 +12,9 @@ from pathlib import Path
 
 WAIT = "after_previous();"
 # What may stand before the wait: these calls work out addresses and read parameters alone.
-CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "row_source", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
-# Control, elements behind a pointer, conditions: but for the one that ends a call of let_next_start, which decides nothing here.
-REFUSED = re.compile(r"\b(?:if(?!\s+constexpr)|for|while|switch|do|goto|return|asm|__syncthreads)\b|\?|&&(?!\s*!?[kL\w.]+\)?;)|\|\||#|->")
+CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "few_rows", "key_head", "row_of_lane", "dtype_of", "size_of", "row_source", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
+# Control, elements behind a pointer, conditions that may skip something: but for the one that ends a call of let_next_start, which decides nothing here.
+REFUSED = re.compile(r"\b(?:if(?!\s+constexpr)|for|while|switch|do|goto|return|asm|__syncthreads)\b|&&(?!\s*!?[kL\w.]+\)?;)|\|\||#|->")
 
 
 def without_comments(text):
@@ -44,8 +44,8 @@ def fault_of(body):
         return "has preprocessor lines"
     if (refused := REFUSED.search(before)) is not None:
         return f"may leave, or read, before {WAIT}: {refused[0]}"
-    # An element, or what a pointer points to: declarations of arrays and pointers are neither.
-    if (read := re.search(r"[\w)]\s*\[(?!\])|[=(,;]\s*\*\s*[a-z(]", before.replace("shared[]", ""))) is not None:
+    # An element, or what a pointer points to: declarations of arrays and pointers are neither, nor is a parameter's stride.
+    if (read := re.search(r"[\w)]\s*\[(?!\])|(?:^|[^\w)\]>\s])\s*\*\s*[A-Za-z_(]|\)\*\s*\w", re.sub(r"shared\[\]|\.stride\[\d\]", "", before))) is not None:
         return f"may read before {WAIT}: {read[0]}"
     calls = set(re.findall(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]*>)?\(", before)) - {"constexpr"}
     if unknown := calls - CALLS:
@@ -64,7 +64,9 @@ BAD = [
     "auto f = [&] { after_previous(); };", "const int x = p[0]; after_previous();", "const int x = *p; after_previous();",
     "row_of(args, 0); after_previous();", "/* after_previous(); */", "// after_previous();\n", "if (x) after_previous();",
     "const bool b = x && after_previous();", "f(p->x); after_previous();", "after_previous(); after_previous();",
-    "#if A\n after_previous();\n#endif\n", "x ? 1 : 2; after_previous();",
+    "#if A\n after_previous();\n#endif\n", "const int y = x ? p[0] : 0; after_previous();", "x ? f() : after_previous();", "x ? *p : 0; after_previous();",
+    "*p = 1; after_previous();", "int y = -*p; after_previous();", "int y = x ? !*p : 0; after_previous();", "int y{*p}; after_previous();",
+    "int y = x ? (int)*p : 0; after_previous();", "int y = 1 + *P; after_previous();",
 ]  # fmt: skip
 
 

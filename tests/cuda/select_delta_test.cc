@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kKeySizes[] = {1, 16, 64, 100, 128, 200, 256};
 constexpr std::int64_t kValueSizes[] = {1, 4, 30, 64, 128, 256, 1000, 8192, 100000, 1 << 30};
-constexpr std::int64_t kHeads[] = {1, 48, 127, 128, 384, 1536, 3072, 100000};
+constexpr std::int64_t kHeads[] = {1, 48, 63, 64, 96, 127, 128, 384, 1536, 3072, 100000};
 
 template <class F>
 void for_all(F&& f) {
@@ -135,6 +135,49 @@ TEST(SelectDelta, TheLazyFormFitsUpToItsLimit) {
       }
     }
   }
+}
+
+TEST(SelectDelta, WarpsAloneCoverAllValueRows) {
+  for (const int K : kKeySizes) {
+    for (const std::int64_t V : kValueSizes) {
+      for (const std::int64_t HV : {1, 2, 5, 9, 48, 127}) {
+        const DeltaTile tile = select_tile(K, K % 64 == 0 && V % 4 == 0, /*few=*/true);
+        EXPECT_EQ(tile.rows, 1);  // whose kernels launch_few takes
+        const int tile_rows = few_rows(tile.chunks, tile.whole);
+        EXPECT_TRUE(tile_rows == 1 || tile_rows == 2 || tile_rows == 4) << tile_rows;
+        EXPECT_LE(tile.chunks * tile_rows, 16);
+        for (std::int64_t rows = 1; warps_alone(HV * rows, V, 1, false); ++rows) {
+          const FewCut cut = cut_few(tile_rows, V, HV, rows);
+          EXPECT_GE(std::int64_t{cut.tiles} * kGroupsPerWarp * tile_rows, V);
+          EXPECT_LT(std::int64_t{cut.tiles - 1} * kGroupsPerWarp * tile_rows, V);  // no warp without a value row
+          EXPECT_GE(cut.warps, 1);
+          EXPECT_LE(cut.warps, kMaxWarps);
+          EXPECT_GE(few_blocks(cut, HV) * cut.warps, HV * cut.tiles);
+          if (cut.warps < kMaxWarps) EXPECT_LE(rows * few_blocks(cut, HV), kMultiprocessors) << HV << " x " << rows;
+        }
+      }
+    }
+  }
+}
+
+// What was measured on an H200, 48 value heads: one row and two.
+TEST(SelectDelta, WarpsWorkAloneOnFewHeadsAndTokens) {
+  for (const bool kda : {false, true}) {
+    for (const std::int64_t V : {std::int64_t{1}, std::int64_t{128}, kMostAloneValues}) {
+      for (const std::int64_t heads : {1, 48, 63}) {
+        EXPECT_TRUE(warps_alone(heads, V, 2 - kda, kda));
+        EXPECT_FALSE(warps_alone(heads, V, 3 - kda, kda));
+      }
+      for (const std::int64_t heads : {64, 96, 127}) {
+        EXPECT_TRUE(warps_alone(heads, V, 3 - kda, kda));
+        EXPECT_FALSE(warps_alone(heads, V, 4 - kda, kda));
+      }
+      EXPECT_FALSE(warps_alone(128, V, 1, kda));
+    }
+    EXPECT_FALSE(warps_alone(48, kMostAloneValues + 1, 1, kda));
+  }
+  EXPECT_EQ(cut_few(4, 128, 48, 1), (FewCut{8, 3}));  // 128 blocks
+  EXPECT_EQ(cut_few(4, 128, 48, 2), (FewCut{8, 6}));
 }
 
 TEST(SelectDelta, MoreHeadsThanRoomTakeFewerWarps) {

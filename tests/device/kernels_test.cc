@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -124,6 +125,26 @@ void add_delta(std::vector<Case>& cases) {
                         {.kind = kind, .H = 1, .HV = 2, .K = K, .V = 160, .T = DType::bf16, .state = state, .out = DType::bf16}, 3,
                         3, 30, 20);
       }
+      // Few heads and few tokens, where verify's warps work alone.
+      const auto add_few = [&](int K, DType T) {
+        const LayerShape layer{.kind = kind,
+                               .H = 2,
+                               .HV = 4,
+                               .K = K,
+                               .V = K % 64 == 0 ? 36 : 10,
+                               .T = T,
+                               .state = state,
+                               .out = T == DType::bf16 ? T : DType::f32};
+        add_delta_layer(cases, layer, 3, 1, 4, kind == LayerKind::kda ? 1 : 2);
+      };
+      // The same with blocks of several warps, of which some are idle; and with one warp a head.
+      for (const auto& [HV, V, rows] : {std::array{5, 36, 14}, std::array{9, 160, 7}, std::array{5, 4, 14}}) {
+        if (!gpu::real()) continue;
+        const LayerShape layer{.kind = kind, .H = 1, .HV = HV, .V = V, .T = DType::bf16, .state = state, .out = DType::bf16};
+        add_delta_layer(cases, layer, rows, 1, 4, kind == LayerKind::kda ? 2 : 3);
+      }
+      for (const int K : {64, 128, 256, 100, 200}) add_few(K, kActivations[(K / 4 + static_cast<int>(state)) % 3]);
+      add_few(128, DType::bf16);
       for (const int K : {64, 128, 256, 100, 200}) {
         for (const int rows : {3, 16}) {
           if (rows > 3 && (K % 64 != 0 || !gpu::real())) continue;  // one tile; nothing to choose

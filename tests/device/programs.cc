@@ -359,6 +359,10 @@ std::vector<Named> all_programs() {
       {"gdn_attention, plain and windows, lazy", {.layers = {odd}, .lazy = true}, gated("pw", WindowMode::verify)},
       {"split, plain conv, rule, snapshots, short_conv, align_move", {.layers = {gdn, filter}}, other_operations},
       {"split, plain conv, rule with pending, lazy verify, materialize", {.layers = {gdn}, .lazy = true}, other_operations},
+      // Windows so short, and heads so few, that verify's warps work alone.
+      {"conv + verify + plan + commit, windows of one token", {.layers = {gdn, kda, odd}, .S = 1}, eager_step, true},
+      {"conv + verify + plan + commit, windows of at most three", {.layers = {gdn, half}, .S = 3}, eager_step, true},
+      {"gdn_attention, windows of at most two", {.layers = {gdn}, .S = 2}, gated("w", WindowMode::verify), true},
   };
   for (std::size_t i = 0; i < programs.size(); ++i) programs[i].shape.seed = 100 + i;
   return programs;
