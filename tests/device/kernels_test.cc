@@ -144,6 +144,7 @@ void add_delta(std::vector<Case>& cases) {
         add_delta_layer(cases, layer, rows, 1, 4, kind == LayerKind::kda ? 2 : 3);
       }
       for (const int K : {64, 128, 256, 100, 200}) add_few(K, kActivations[(K / 4 + static_cast<int>(state)) % 3]);
+      add_few(128, DType::f16);
       add_few(128, DType::bf16);
       for (const int K : {64, 128, 256, 100, 200}) {
         for (const int rows : {3, 16}) {
