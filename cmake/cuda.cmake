@@ -29,7 +29,11 @@ if(RECOVERSSM_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES ${capabilities})
   endif()
   enable_language(CUDA)
+  # Debian 12's CMake calls CUDA::nvToolsExt deprecated, to those who ask for 3.25, and fails where there is none: CUDA 13 has none.
+  set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
   find_package(CUDAToolkit REQUIRED)
+  set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
   set(CMAKE_CUDA_STANDARD 20)
   # CMake 3.25 does not know that nvcc 12 and later speak C++20.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
