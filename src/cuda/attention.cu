@@ -8,8 +8,8 @@
 #include "contract/attention_parts.h"
 #include "cuda/conv.cuh"
 #include "cuda/lazy.cuh"
+#include "cuda/moves.cuh"
 #include "cuda/ops.h"
-#include "cuda/packed.cuh"
 #include "cuda/verify.h"
 
 namespace recoverssm::cuda {
@@ -28,6 +28,8 @@ struct PartArgs {
   std::int32_t* ids = nullptr;            // [N] blocks for the convolution and, but for snapshots, the rule; null where the row is
   std::int32_t* counts = nullptr;         // [N] num_accepted as the line uses it
   std::int32_t* done = nullptr;           // [N] zeros
+  std::int64_t z_tiles = 0;               // blocks along x that move z; those behind them move b and a
+  std::int64_t tokens_per_block = 0;
 };
 
 // What a row's line is read at.
@@ -63,34 +65,50 @@ __device__ __forceinline__ DeviceRow look_at_row(const PartArgs& args, std::int6
   return row;
 }
 
-constexpr int kRowThreads = 256;
-
-// Grid: x shares of a row's tokens, y rows. z, b and a of every token of every row, null rows included.
-__global__ void __launch_bounds__(kRowThreads) rows_kernel(const __grid_constant__ PartArgs args) {
+// Grid: x tiles of a token's z, and behind them of its b and a; y rows; z shares of a row's tokens. Of every token of every row, null rows included.
+template <int kSize, int kLanes>
+__global__ void __launch_bounds__(kSplitThreads) rows_kernel(const __grid_constant__ PartArgs args) {
+  const PackedSizes& s = args.sizes;
+  const bool wide = blockIdx.x < args.z_tiles;
+  const std::int64_t tile = wide ? blockIdx.x : blockIdx.x - args.z_tiles;
+  const std::int64_t e = (tile * kSplitThreads + threadIdx.x) * (wide ? kLanes : 1);
+  const bool active = e < (wide ? s.HV * s.V : 2 * s.HV);
+  const Run run = !active ? Run{} : wide ? z_run<kSize>(s, args.qkvz, args.z, e) : gate_run<kSize>(s, args.ba, args.b, args.a, e);
+  let_next_start(gridDim.x * gridDim.y * gridDim.z <= kFewConvBlocks);
   after_previous();
   const std::int64_t i = blockIdx.y;
   LineUse use;
   DeviceRow row = look_at_row(args, i, use);
   drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
+  if (blockIdx.x == 0 && blockIdx.z == 0 && threadIdx.x == 0) {
     args.ids[i] = row.kind == DeviceRowKind::live ? use.block : args.rows.null_block_id;
     args.counts[i] = use.count;
     args.done[i] = 0;
   }
-  const PackedSizes& s = args.sizes;
-  const int size = static_cast<int>(size_of(args.z.dtype));
-  const std::int64_t values = s.HV * s.V;
-  for (std::int64_t t = blockIdx.x; t < row.length; t += gridDim.x) {
-    const std::int64_t local = row.begin + t, global = global_row(args.rows, local);
-    for (std::int64_t e = threadIdx.x; e < values; e += kRowThreads) {
-      copy_element(at(args.z, global, e / s.V, e % s.V), at(args.qkvz, global, z_column(s, e / s.V, e % s.V)), size);
-    }
-    for (std::int64_t j = threadIdx.x; j < s.HV; j += kRowThreads) {
-      copy_element(at(args.b, local, j), at(args.ba, global, b_column(s, j)), size);
-      copy_element(at(args.a, local, j), at(args.ba, global, a_column(s, j)), size);
+  const auto row_of = [&](std::int64_t local) { return global_row(args.rows, local); };
+  const std::int64_t last = row.begin + row.length, step = args.tokens_per_block * gridDim.z;
+  for (std::int64_t begin = row.begin + args.tokens_per_block * blockIdx.z; begin < last; begin += step) {
+    const std::int64_t end = min64(last, begin + args.tokens_per_block);
+    if (wide) {
+      move_tokens<LaneBits<kSize, kLanes>>(run, active, begin, end, row_of);
+    } else {
+      move_tokens<ElementBits<kSize>>(run, active, begin, end, row_of);
     }
   }
+}
+
+template <int kSize, int kLanes>
+void launch_rows(PartArgs args, std::int64_t tokens, Launcher& launcher) {
+  const std::int64_t N = args.rows.rows;
+  args.z_tiles = blocks_for(args.sizes.HV * args.sizes.V, std::int64_t{kSplitThreads} * kLanes);
+  const std::int64_t tiles = args.z_tiles + blocks_for(2 * args.sizes.HV, kSplitThreads);
+  // What a row has at most, or, of rows of any length, on the average.
+  const std::int64_t of_row = args.kind == PartKind::plain ? blocks_for(tokens, N) : min64(args.rows.capacity, tokens);
+  args.tokens_per_block = split_tokens(tiles * N, of_row);
+  const std::int64_t shares = std::clamp<std::int64_t>(blocks_for(of_row, args.tokens_per_block), 1, 4096);
+  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(N), static_cast<unsigned>(shares));
+  launcher.put(rows_kernel<kSize, kLanes>, grid, kSplitThreads, 0, args);
 }
 
 // What a part's chain works on beside the caller's tensors.
@@ -166,6 +184,16 @@ RuleInputs rule_inputs(const GdnAttentionParams& p, const Intermediates& m) {
           .softplus_threshold = p.softplus_threshold};
 }
 
+template <int kSize>
+void launch_rows(const GdnAttentionParams& p, const PartArgs& args, std::int64_t tokens, Launcher& launcher) {
+  constexpr int kWidest = 16 / kSize;
+  const bool fit = packed_lanes_fit(args.sizes, kWidest) &&
+                   lanes_fit(p.qkvz.data, kSize, p.qkvz.stride[1], {p.qkvz.stride[0]}, kWidest) &&
+                   lanes_fit(p.z.data, kSize, p.z.stride[2], {p.z.stride[0], p.z.stride[1]}, kWidest);
+  if (fit) return launch_rows<kSize, kWidest>(args, tokens, launcher);
+  launch_rows<kSize, 1>(args, tokens, launcher);
+}
+
 // One part up to the rule's inputs. Returns the rows as the rule takes them.
 Rows prepare_part(const GdnAttentionParams& p, Rows rows, PartKind kind, const TensorView& pending, std::int64_t record_capacity,
                   const Intermediates& m, const Launch& launch, Launcher& launcher) {
@@ -189,9 +217,11 @@ Rows prepare_part(const GdnAttentionParams& p, Rows rows, PartKind kind, const T
   part.ids = m.ids;
   part.counts = m.counts;
   part.done = m.done;
-  const std::int64_t shares = kind == PartKind::plain ? ceil_div(tokens, N) : min64(capacity, tokens);
-  const dim3 grid(static_cast<unsigned>(std::clamp<std::int64_t>(shares, 1, 4096)), static_cast<unsigned>(N));
-  launcher.put(rows_kernel, grid, kRowThreads, 0, part);
+  if (size_of(p.qkvz.dtype) == 4) {
+    launch_rows<4>(p, part, tokens, launcher);
+  } else {
+    launch_rows<2>(p, part, tokens, launcher);
+  }
 
   Rows line_rows = rows;
   line_rows.state_indices = TensorView(m.ids, DType::i32, {N});

@@ -1,17 +1,14 @@
-// split_projections on CUDA: moves bits. A thread works out once where its elements lie and then goes through tokens.
+// split_projections on CUDA: moves bits.
 #include <algorithm>
 
-#include "cuda/lanes.cuh"
 #include "cuda/launch.h"
+#include "cuda/moves.cuh"
 #include "cuda/ops.h"
-#include "cuda/packed.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/select.h"
 
 namespace recoverssm::cuda {
 namespace {
-
-constexpr int kSplitAhead = 4;  // tokens whose loads are in flight
 
 struct SplitArgs {
   View qkvz, ba, mixed_qkv, z, b, a, token_index;
@@ -23,40 +20,13 @@ struct SplitArgs {
   Reporter reporter;
 };
 
-// One run of elements that a thread moves, of every token.
-struct Run {
-  const std::byte* from;          // of global row 0
-  std::byte* to;                  // of row 0
-  std::int64_t from_row, to_row;  // bytes from row to row
-  bool to_global;                 // `to` counts global rows
-};
-
 // -1: the token's entry names no row, it writes nothing.
 __device__ __forceinline__ std::int64_t checked_row(const SplitArgs& args, std::int64_t token) {
   if (!args.token_index.present) return token;
   const std::int64_t row = i32_at(args.token_index, token);
-  return row >= 0 && row < args.global_rows ? row : -1;
-}
-
-template <class Bits>
-__device__ __forceinline__ void move_tokens(const SplitArgs& args, const Run& run, bool active, std::int64_t begin,
-                                            std::int64_t end) {
-  for (std::int64_t t = begin; t < end; t += kSplitAhead) {
-    Bits bits[kSplitAhead];
-    std::int64_t row[kSplitAhead];
-#pragma unroll
-    for (int i = 0; i < kSplitAhead; ++i) {
-      row[i] = -1;
-      if (t + i >= end) continue;
-      row[i] = checked_row(args, t + i);
-      if (row[i] < 0 && threadIdx.x == 0) report(args.reporter, ErrorKind::out_of_range, t + i);
-      if (row[i] >= 0 && active) bits[i] = load_bits<Bits>(run.from + row[i] * run.from_row);
-    }
-#pragma unroll
-    for (int i = 0; i < kSplitAhead; ++i) {
-      if (row[i] >= 0 && active) store_bits(run.to + (run.to_global ? row[i] : t + i) * run.to_row, bits[i]);
-    }
-  }
+  if (row >= 0 && row < args.global_rows) return row;
+  if (threadIdx.x == 0) report(args.reporter, ErrorKind::out_of_range, token);
+  return -1;
 }
 
 // Element `e` of a token's mixed_qkv and z: first the channels, then z's heads.
@@ -67,19 +37,7 @@ __device__ __forceinline__ Run wide_run(const SplitArgs& args, std::int64_t e) {
   if (e < C) {
     return {at(args.qkvz, 0, qkv_column(s, e)), at(args.mixed_qkv, 0, e), from_row, args.mixed_qkv.stride[0] * kSize, false};
   }
-  const std::int64_t j = (e - C) / s.V, v = (e - C) % s.V;
-  return {at(args.qkvz, 0, z_column(s, j, v)), at(args.z, 0, j, v), from_row, args.z.stride[0] * kSize, true};
-}
-
-// Element `e` of a token's b and a.
-template <int kSize>
-__device__ __forceinline__ Run narrow_run(const SplitArgs& args, std::int64_t e) {
-  const PackedSizes& s = args.sizes;
-  const bool is_b = e < s.HV;
-  const std::int64_t j = is_b ? e : e - s.HV;
-  const View& to = is_b ? args.b : args.a;
-  return {at(args.ba, 0, is_b ? b_column(s, j) : a_column(s, j)), at(to, 0, j), args.ba.stride[0] * kSize, to.stride[0] * kSize,
-          false};
+  return z_run<kSize>(s, args.qkvz, args.z, e - C);
 }
 
 template <int kSize, int kLanes>
@@ -91,14 +49,15 @@ __global__ void __launch_bounds__(kSplitThreads) split_kernel(const __grid_const
   const std::int64_t elements = wide ? qkv_channels(args.sizes) + args.sizes.HV * args.sizes.V : 2 * args.sizes.HV;
   const bool active = e < elements;
   Run run{};
-  if (active) run = wide ? wide_run<kSize>(args, e) : narrow_run<kSize>(args, e);
+  if (active) run = wide ? wide_run<kSize>(args, e) : gate_run<kSize>(args.sizes, args.ba, args.b, args.a, e);
+  const auto row_of = [&](std::int64_t token) { return checked_row(args, token); };
   const std::int64_t step = args.tokens_per_block * gridDim.y;
   for (std::int64_t begin = args.tokens_per_block * blockIdx.y; begin < args.tokens; begin += step) {
     const std::int64_t end = min64(args.tokens, begin + args.tokens_per_block);
     if (wide) {
-      move_tokens<LaneBits<kSize, kLanes>>(args, run, active, begin, end);
+      move_tokens<LaneBits<kSize, kLanes>>(run, active, begin, end, row_of);
     } else {
-      move_tokens<ElementBits<kSize>>(args, run, active, begin, end);
+      move_tokens<ElementBits<kSize>>(run, active, begin, end, row_of);
     }
   }
 }
