@@ -16,17 +16,27 @@ RSSM_HOST_DEVICE float sigmoid(float x) { return divide(1.0f, 1.0f + exp_f32(-x)
 RSSM_HOST_DEVICE float silu(float x) { return divide(x, 1.0f + exp_f32(-x)); }
 
 // log(1 + exp(beta x)) / beta up to the threshold, x above it and for NaN. Both sides are computed and one selected, so that loops
-// vectorise. With beta = 1 the product and the quotient are exact: no special case is needed.
+// vectorise. With beta = 1 the product and the quotient are exact.
 RSSM_HOST_DEVICE float softplus(float x, float beta, float threshold) {
   const float scaled = beta * x;
   const float soft = divide(log_f32(1.0f + exp_f32(scaled)), beta);
   return scaled <= threshold ? soft : x;
 }
 
+// The same with beta = 1, without the product and the quotient: a division is most of a GPU's branches here.
+RSSM_HOST_DEVICE float softplus(float x, float threshold) {
+  const float soft = log_f32(1.0f + exp_f32(x));
+  return x <= threshold ? soft : x;
+}
+
 // The decay of one key channel. y = raw_g + dt_bias (fp32); exp_A_log = exp_f32(A_log), one value a head: take it out of loops,
 // since compilers do not vectorise a loop with it inside.
 RSSM_HOST_DEVICE float kda_decay(float y, float exp_A_log, float softplus_beta, float softplus_threshold) {
   return exp_f32(-exp_A_log * softplus(y, softplus_beta, softplus_threshold));
+}
+
+RSSM_HOST_DEVICE float kda_decay(float y, float exp_A_log, float softplus_threshold) {
+  return exp_f32(-exp_A_log * softplus(y, softplus_threshold));
 }
 
 // The same with a lower bound < 0: the log of the decay stays between the bound and 0.

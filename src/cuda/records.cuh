@@ -57,13 +57,17 @@ __device__ __forceinline__ void prepare_records(const RecordArgs& records, const
       if (gate.l2norm) scale_key(x, inverse_norm_of<CHUNKS, WHOLE>(x, K, lane));
       store_key<CHUNKS>(to.base + t * to.step, x, lane.in_row);
     }
-    const float exp_A_log = exp_A_log_of(gate, head);
-    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
-      const int t = i / KP, k = i % KP;
-      to.base[t * to.step + Places::kDecays + k] =
-          k < K ? kda_decay_of(gate, exp_A_log, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k)
-                : 0.0f;
-    }
+    with_kda_decay(gate, exp_A_log_of(gate, head), [&](auto decay) {
+      for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+        const int t = i / KP, k = i % KP;
+        float& place = to.base[t * to.step + Places::kDecays + k];
+        if (k < K) {
+          place = decay(gate_input(gate, load_float(at(records.key_gate, block, head, first + t, K + k), dtype), head, k));
+        } else {
+          place = 0.0f;
+        }
+      }
+    });
   }
   wait_for_copies<behind>();
   __syncthreads();

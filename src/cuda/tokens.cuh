@@ -51,13 +51,16 @@ __device__ __forceinline__ float inverse_norm_of(const float4 (&x)[CHUNKS], int 
   return arithmetic::inverse_norm(squares);
 }
 
-// y: raw gate input + dt_bias.
-__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float y) {
-  return gate.bounded ? arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound)
-                      : arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold);
+// Calls f with the function of raw gate input + dt_bias that kda's decay is. Which one that is is found out once, outside f: a branch for each decay
+// kept those of a thread from running side by side.
+template <class F>
+__device__ __forceinline__ void with_kda_decay(const GateArgs& gate, float exp_A_log, F&& f) {
+  if (gate.bounded) return f([&](float y) { return arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound); });
+  if (gate.softplus_beta == 1.0f) return f([&](float y) { return arithmetic::kda_decay(y, exp_A_log, gate.softplus_threshold); });
+  f([&](float y) { return arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold); });
 }
-__device__ __forceinline__ float kda_decay_of(const GateArgs& gate, float exp_A_log, float raw, std::int64_t head, int k) {
-  return kda_decay_of(gate, exp_A_log, raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype));
+__device__ __forceinline__ float gate_input(const GateArgs& gate, float raw, std::int64_t head, int k) {
+  return raw + load_float(at(gate.dt_bias, head, k), gate.dt_bias.dtype);
 }
 
 __device__ __forceinline__ float exp_A_log_of(const GateArgs& gate, std::int64_t head) {
@@ -368,14 +371,17 @@ __device__ __forceinline__ void prepare_tokens(const RuleArgs& args, const Token
   }
   if (const int t = beta_token(); t >= 0 && t < count) to.base[t * to.step + Places::kBeta] = arithmetic::sigmoid(gates.b);
   if constexpr (KDA) {
-    const float exp_A_log = exp_A_log_of(args.gate, part.head);
-    for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
-      const int t = i / KP, k = i % KP;
-      to.base[t * to.step + Places::kDecays + k] =
-          k < args.K ? kda_decay_of(args.gate, exp_A_log, load_float(at(args.a, first + t, part.head, k), dtype_of<F>(args.a)),
-                                    part.head, k)
-                     : 0.0f;
-    }
+    with_kda_decay(args.gate, exp_A_log_of(args.gate, part.head), [&](auto decay) {
+      for (int i = static_cast<int>(threadIdx.x); i < count * KP; i += threads) {
+        const int t = i / KP, k = i % KP;
+        float& place = to.base[t * to.step + Places::kDecays + k];
+        if (k < args.K) {
+          place = decay(gate_input(args.gate, load_float(at(args.a, first + t, part.head, k), dtype_of<F>(args.a)), part.head, k));
+        } else {
+          place = 0.0f;
+        }
+      }
+    });
   }
   prepare_values<CHUNKS, KDA, SPREAD, F>(args, to, first, count, part);
   __syncthreads();

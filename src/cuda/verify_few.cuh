@@ -189,9 +189,11 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
     }
     const float v = widen_raw(asked.v, dtype);
     float channel_decay[kDecays + 1];
+    if constexpr (KDA) {
+      with_kda_decay(rule.gate, exp_A_log, [&](auto decay_of) {
 #pragma unroll
-    for (int d = 0; d < kDecays; ++d) {
-      channel_decay[d] = kda_decay_of(rule.gate, exp_A_log, widen_raw(asked.raw_gate[d], dtype) + bias[d]);
+        for (int d = 0; d < kDecays; ++d) channel_decay[d] = decay_of(widen_raw(asked.raw_gate[d], dtype) + bias[d]);
+      });
     }
     if (t + 1 < length) {
       key += key_step;

@@ -30,6 +30,8 @@ std::uint32_t on_host(Function f, std::uint32_t pattern) {
       return arithmetic::bits_of(arithmetic::silu(x));
     case Function::softplus:
       return arithmetic::bits_of(arithmetic::softplus(x, 1.5F, 20.0F));
+    case Function::softplus_of_one:
+      return arithmetic::bits_of(arithmetic::softplus(x, 1.0F, 20.0F));
     case Function::inverse_norm:
       return arithmetic::bits_of(arithmetic::inverse_norm(x));
     case Function::to_bf16:

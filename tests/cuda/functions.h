@@ -5,9 +5,21 @@
 
 namespace recoverssm::cuda_test {
 
-enum class Function : int { exp, log, sigmoid, silu, softplus, inverse_norm, to_bf16, to_f16, from_bf16, from_f16 };
-constexpr int kFunctions = 10;
-constexpr const char* kNames[kFunctions] = {"exp",          "log",     "sigmoid", "silu",      "softplus",
+enum class Function : int {
+  exp,
+  log,
+  sigmoid,
+  silu,
+  softplus,
+  softplus_of_one,
+  inverse_norm,
+  to_bf16,
+  to_f16,
+  from_bf16,
+  from_f16
+};
+constexpr int kFunctions = 11;
+constexpr const char* kNames[kFunctions] = {"exp",          "log",     "sigmoid", "silu",      "softplus", "softplus of beta 1",
                                             "inverse_norm", "to_bf16", "to_f16",  "from_bf16", "from_f16"};
 // The last two take 16 bits.
 constexpr bool is_16_bit(Function f) { return f == Function::from_bf16 || f == Function::from_f16; }
