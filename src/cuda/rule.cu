@@ -1,7 +1,9 @@
 // gated_delta_rule on CUDA: plain rows. A block keeps value rows in registers from the first token to the last; where rows are short it
-// goes over all of a head in several passes. With pending a second, tiny launch clears the counts, which every head of a row reads.
+// goes over all of a head in several passes, or its warps work alone (few.cuh). With pending a second, tiny launch clears the counts, which
+// every head of a row reads.
 
 #include "cuda/delta_host.cuh"
+#include "cuda/few.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
 #include "cuda/records.cuh"
@@ -106,6 +108,14 @@ __global__ void clear_pending_kernel(const __grid_constant__ PlainArgs args) {
   if (row.kind == DeviceRowKind::live && threadIdx.x == 0) store_i32(args.pending, 0, row.block);
 }
 
+template <int ROWS, bool KDA>
+void launch_decode(const PlainArgs& args, Launcher& launcher) {
+  const FewCut cut = cut_decode(ROWS, args.rule.V, args.rule.HV, args.rows.rows);
+  const FewArgs few{args.rule, args.rows, args.state, args.out, {}, cut};
+  const dim3 grid(static_cast<unsigned>(few_blocks(cut, args.rule.HV)), 1, static_cast<unsigned>(args.rows.rows));
+  launcher.put(few_kernel<float, 4, ROWS, true, KDA, false, Form::bf16>, grid, 32 * cut.warps, 0, few);
+}
+
 }  // namespace
 
 std::size_t scratch_size(const GatedDeltaRuleParams&) { return 0; }
@@ -121,10 +131,21 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   args.records = record_args(p.records);
   args.record_capacity = p.pending.present() ? record_capacity(p.inputs.gate, p.records) : 0;
   const std::int64_t heads = args.rows.rows * args.rule.HV;
+  Launcher launcher(launch);
+  if (!p.pending.present() && tokens_are_bf16(args.rule, args.rows, args.out) &&
+      decodes_alone(args.rule.K, state_aligned(p.state), args.rule.V, size_of(p.state.dtype), args.rows.tokens, args.rows.rows)) {
+    if (p.inputs.gate == Gate::gdn) {
+      launch_decode<2, false>(args, launcher);
+    } else if (decode_rows(heads, true) == 2) {
+      launch_decode<2, true>(args, launcher);
+    } else {
+      launch_decode<4, true>(args, launcher);
+    }
+    return launcher.status("gated_delta_rule");
+  }
   const DeltaTile tile = select_tile(args.rule.K, state_aligned(p.state), few_heads(heads));
   args.cut = cut_plain(tile, args.rule.V, heads, args.rows.rows, args.rows.tokens, p.inputs.gate == Gate::kda);
   const dim3 grid = parts_grid(args.cut, args.rule, args.rows);
-  Launcher launcher(launch);
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
                    auto kernel = plain_kernel<State, CHUNKS, ROWS, WHOLE, KDA, Form::any>;

@@ -2,11 +2,11 @@
 // counts, which every head of a row reads.
 
 #include "cuda/delta_host.cuh"
+#include "cuda/few.cuh"
 #include "cuda/lazy.cuh"
 #include "cuda/ops.h"
 #include "cuda/records.cuh"
 #include "cuda/verify.h"
-#include "cuda/verify_few.cuh"
 
 namespace recoverssm::cuda {
 namespace {
@@ -153,10 +153,11 @@ void launch_few(const GatedDeltaRuleVerifyParams& p, const VerifyArgs& args, Lau
   dispatch_delta(tile, p.state.dtype, p.inputs.gate,
                  [&]<class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA>(DeltaKernel<State, CHUNKS, ROWS, WHOLE, KDA>) {
                    if constexpr (ROWS == 1) {  // what few heads select, whatever a lane group takes here
-                     auto kernel = verify_few_kernel<State, CHUNKS, WHOLE, KDA, Form::any>;
+                     constexpr int kRows = few_rows(CHUNKS, WHOLE);
+                     auto kernel = few_kernel<State, CHUNKS, kRows, WHOLE, KDA, true, Form::any>;
                      if constexpr (kFewBothForms<CHUNKS, WHOLE>) {
                        if (tokens_are_bf16(args.rule, args.rows, args.out)) {
-                         kernel = verify_few_kernel<State, CHUNKS, WHOLE, KDA, Form::bf16>;
+                         kernel = few_kernel<State, CHUNKS, kRows, WHOLE, KDA, true, Form::bf16>;
                        }
                      }
                      launcher.put(kernel, grid, 32 * cut.warps, 0, few);

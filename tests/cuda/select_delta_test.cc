@@ -181,6 +181,34 @@ TEST(SelectDelta, WarpsWorkAloneOnFewHeadsAndTokens) {
   EXPECT_EQ(cut_few(4, 128, 48, 2), (FewCut{8, 6}));
 }
 
+// What was measured on an H200, 48 value heads: 1, 8, 32, 64, 128 and 256 rows.
+TEST(SelectDelta, WarpsDecodeAloneAboutATokenARow) {
+  for (const std::int64_t rows : {1, 2, 8, 256, 65535}) {
+    EXPECT_TRUE(decodes_alone(128, true, 128, 4, rows, rows));
+    EXPECT_TRUE(decodes_alone(128, true, kMostAloneValues, 4, 1, rows));
+    EXPECT_FALSE(decodes_alone(128, true, 128, 4, rows + 1, rows));
+    EXPECT_FALSE(decodes_alone(128, true, kMostAloneValues + 4, 4, rows, rows));
+    EXPECT_FALSE(decodes_alone(128, true, 128, 2, rows, rows));
+    EXPECT_FALSE(decodes_alone(128, false, 128, 4, rows, rows));
+    for (const int K : {64, 127, 256}) EXPECT_FALSE(decodes_alone(K, K % 64 == 0, 128, 4, rows, rows));
+    for (const bool kda : {false, true}) {
+      for (const std::int64_t V : {1, 7, 128, 1000}) {
+        for (const std::int64_t HV : {1, 5, 48}) {
+          const int tile_rows = decode_rows(HV * rows, kda);
+          const FewCut cut = cut_decode(tile_rows, V, HV, rows);
+          EXPECT_GE(std::int64_t{cut.tiles} * kGroupsPerWarp * tile_rows, V);
+          EXPECT_LT(std::int64_t{cut.tiles - 1} * kGroupsPerWarp * tile_rows, V);
+          EXPECT_GE(few_blocks(cut, HV) * cut.warps, HV * cut.tiles);
+          EXPECT_TRUE(cut.warps == 1 || (HV * rows < kAloneHeads && cut.warps <= kMaxWarps));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(decode_rows(127, true), 2);
+  EXPECT_EQ(decode_rows(128, true), 4);
+  EXPECT_EQ(decode_rows(12288, false), 2);
+}
+
 TEST(SelectDelta, MoreHeadsThanRoomTakeFewerWarps) {
   constexpr std::int64_t kSmall = 8 * 1024, kLarge = 21 * 1024;  // of shared memory
   EXPECT_EQ(window_warps(8, 384, 4, 4, kSmall), 4);

@@ -165,6 +165,20 @@ void add_delta(std::vector<Case>& cases) {
   }
 }
 
+// Plain rows of about a token each, whose warps work alone: few heads and many, idle warps in a block's end, value rows by the hundred; tokens as
+// many as rows, so that some rows have none and others several.
+void add_decode(std::vector<Case>& cases) {
+  for (const LayerKind kind : {LayerKind::gdn, LayerKind::kda}) {
+    for (const auto& [HV, V, rows] : {std::array{4, 36, 8}, std::array{5, 36, 14}, std::array{9, 160, 7}, std::array{5, 4, 40}}) {
+      const LayerShape layer{.kind = kind, .H = 1, .HV = HV, .V = V, .T = DType::bf16, .out = DType::bf16};
+      // Four tokens of all are the window's.
+      const SceneShape shape{.layers = {layer}, .rows = 1, .plain_rows = rows, .plain_tokens = rows - 4, .S = 1};
+      cases.push_back({layer.text() + ", a token a row, " + std::to_string(rows) + " rows: rule", shape,
+                       [](const Scene& scene, const Side& side, Runner& run) { run(rule(scene, side, 0)); }});
+    }
+  }
+}
+
 // Convolutions by themselves and inside gdn_attention: dtype, taps, channels of one thread; rows of many segments.
 void add_convolutions(std::vector<Case>& cases) {
   for (const DType T : kActivations) {
@@ -199,10 +213,13 @@ void add_convolutions(std::vector<Case>& cases) {
 void add_splits(std::vector<Case>& cases) {
   for (const DType T : {DType::f32, DType::bf16}) {
     for (const int V : {32, 6}) {
-      const LayerShape layer{.H = 1, .HV = 2, .K = V == 6 ? 10 : 64, .V = V, .T = T};
-      cases.push_back({"split_projections " + layer.text(),
+      const LayerShape layer{.H = 1, .HV = 2, .K = V == 6 ? 10 : 64, .V = V, .T = T, .out = T};
+      cases.push_back({"split_projections and gdn_attention " + layer.text(),
                        {.layers = {layer}},
-                       [](const Scene& scene, const Side& side, Runner& run) { run(split(scene, side, 0)); }});
+                       [](const Scene& scene, const Side& side, Runner& run) {
+                         run(split(scene, side, 0));
+                         run(attention(scene, side, 0, "pw", WindowMode::verify));
+                       }});
     }
   }
 }
@@ -210,6 +227,7 @@ void add_splits(std::vector<Case>& cases) {
 std::vector<Case> table() {
   std::vector<Case> cases;
   add_delta(cases);
+  add_decode(cases);
   add_convolutions(cases);
   add_splits(cases);
   for (std::size_t i = 0; i < cases.size(); ++i) cases[i].shape.seed = 1000 + i;

@@ -303,6 +303,15 @@ Program attention_step(const Scene& scene, const std::string& parts, WindowMode 
   return [&scene, parts, mode](const Side& side, Runner& run) { run(attention(scene, side, 0, parts, mode)); };
 }
 
+Program plain_step(const Scene& scene) {
+  return [&scene](const Side& side, Runner& run) {
+    for (std::size_t l = 0; l < scene.layers.size(); ++l) {
+      run(conv_plain(scene, side, l));
+      run(rule(scene, side, l));
+    }
+  };
+}
+
 // Layer 0 is gdn with state, layer 1 a short convolution.
 Program other_operations(const Scene& scene) {
   return [&scene](const Side& side, Runner& run) {
@@ -334,6 +343,7 @@ std::vector<Named> all_programs() {
           .T = DType::f16,
           .state = DType::bf16,
           .out = DType::f16},
+      kda_bf16{.kind = LayerKind::kda, .K = size, .V = size},
       odd{.H = 1, .HV = 3, .K = 100, .V = 6, .W = 3, .T = DType::f32, .state = DType::f32, .out = DType::f32},
       filter{.kind = LayerKind::short_conv, .W = 3, .channels = 520, .dilation = 2};
   const auto anchored = LineKind::anchored;
@@ -359,6 +369,13 @@ std::vector<Named> all_programs() {
       {"gdn_attention, plain and windows, lazy", {.layers = {odd}, .lazy = true}, gated("pw", WindowMode::verify)},
       {"split, plain conv, rule, snapshots, short_conv, align_move", {.layers = {gdn, filter}}, other_operations},
       {"split, plain conv, rule with pending, lazy verify, materialize", {.layers = {gdn}, .lazy = true}, other_operations},
+      // About a token a row, with states of fp32: the rule's warps work alone. Few heads, and many.
+      {"plain conv + rule, a token a row, few rows",
+       {.layers = {gdn, kda_bf16}, .rows = 1, .plain_rows = 12, .plain_tokens = 8, .S = 1},
+       plain_step},
+      {"plain conv + rule, a token a row, many rows",
+       {.layers = {gdn, kda_bf16}, .rows = 1, .plain_rows = 40, .plain_tokens = 36, .S = 1},
+       plain_step},
       // Windows so short, and heads so few, that verify's warps work alone.
       {"conv + verify + plan + commit, windows of one token", {.layers = {gdn, kda, odd}, .S = 1}, eager_step, true},
       {"conv + verify + plan + commit, windows of at most three", {.layers = {gdn, half}, .S = 3}, eager_step, true},

@@ -291,10 +291,11 @@ void Scene::draw_lists() {
 
 void Scene::draw_plain() {
   const int P = shape.plain_rows;
-  int left = shape.plain_tokens - 2;
-  std::int32_t at = between(0, 2);
+  const int unused = std::min(2, shape.plain_tokens / 4);  // before the first row or behind the last one
+  int left = shape.plain_tokens - unused;
+  std::int32_t at = between(0, unused);
   for (int i = 0; i < P; ++i) {
-    const int length = i + 1 == P ? left : between(0, std::max(left - 2 * (P - i), 1));
+    const int length = i + 1 == P ? left : std::min(left, between(0, std::max(left - 2 * (P - i), 1)));
     left -= length;
     i32(plain.offsets)[i] = at;
     at += length;

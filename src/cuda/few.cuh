@@ -1,6 +1,6 @@
-// gated_delta_rule_verify of few heads and few tokens: a warp takes some value rows of a head and meets no other warp. It prepares its tokens in
-// registers, all lane groups alike: where a call is little more than latency, working a thing out again is quicker than hearing it from
-// another warp, over shared memory and a barrier.
+// The delta rule by warps that work alone: gated_delta_rule_verify of few heads and few tokens, gated_delta_rule of about a token a row. A warp takes
+// some value rows of a head and meets no other warp. It prepares its tokens in registers, all lane groups alike: where a call is little more
+// than latency, or memory's alone, working a thing out again is quicker than hearing it from another warp, over shared memory and a barrier.
 #pragma once
 
 #include "cuda/records.cuh"
@@ -48,10 +48,11 @@ struct AskedToken {
   std::uint32_t raw_gate[4 * kDecayChunks<CHUNKS, KDA> + 1];  // kda's
 };
 
-// Grid: x blocks of cut.warps warps, each warp a tile of a head; z rows. Right for rows of any length; warps_alone hands it short ones.
-template <class State, int CHUNKS, bool WHOLE, bool KDA, Form F>
-__global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid_constant__ FewArgs args) {
-  constexpr int ROWS = few_rows(CHUNKS, WHOLE), kDecays = 4 * kDecayChunks<CHUNKS, KDA>;
+// Grid: x blocks of cut.warps warps, each warp a tile of a head, ROWS value rows a lane group; z rows. Right for rows of any length; warps_alone and
+// decodes_alone hand it short ones. VERIFY: it leaves records instead of a state.
+template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool VERIFY, Form F>
+__global__ void __launch_bounds__(32 * kMaxWarps) few_kernel(const __grid_constant__ FewArgs args) {
+  constexpr int kDecays = 4 * kDecayChunks<CHUNKS, KDA>;
   const std::int64_t i = blockIdx.z;
   const RuleArgs& rule = args.rule;
   const int K = WHOLE ? 32 * CHUNKS : rule.K, V = rule.V;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
   const std::byte* raw_gate = at(rule.a, 0, head);
   std::int64_t key_step = rule.k.stride[0] * size, query_step = rule.q.stride[0] * size, value_step = rule.v.stride[0] * size;
   std::int64_t gate_step = gates.stride[0] * size, raw_gate_step = rule.a.stride[0] * size;
-  const State* state = reinterpret_cast<const State*>(at(args.state, 0, head));
+  State* state = reinterpret_cast<State*>(at(args.state, 0, head));
   const View& floats = KDA ? args.records.corrections : args.records.packed;
   float* record = reinterpret_cast<float*>(at(floats, 0, head));
   std::byte* out = at(args.out, 0, head, my_row);
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
     const int channel = decay_channel(d, lane);
     raw_bias[d] = channel < K ? load_raw(at(rule.gate.dt_bias, head, channel), rule.gate.dt_bias.dtype) : 0;
   }
+  const bool from_block = VERIFY || starts_from_block(args.rows, i);
   DeviceRow row = row_of(row_source);
   if (F == Form::any) drop_bad_tokens(args.rows, row);
   report_row(args.rows, row, i);
@@ -153,7 +155,11 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
   };
   Tile<CHUNKS, ROWS> tile;
   const auto load_state = [&] {
-    load_tile<CHUNKS, ROWS, WHOLE>(tile, state + row.block * state_step, group_row, V, K, lane.in_row);
+    if (VERIFY || from_block) {
+      load_tile<CHUNKS, ROWS, WHOLE>(tile, state + row.block * state_step, group_row, V, K, lane.in_row);
+    } else {
+      clear_tile(tile);
+    }
   };
   // Tokens first, whose chain is the longer one; but what is widened as it comes would be waited for.
   if constexpr (F == Form::any) load_state();
@@ -249,8 +255,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
     const float result = __fmaf_rn(correction, key_dot_query, sum);
     if (F == Form::any && args.rows.token_index.present) out = at(args.out, global_row(args.rows, row.begin + t), head, my_row);
     if (speaks && odd) store_float(out, dtype_of<F>(args.out), result);
-    if (speaks && !odd) record[my_row] = correction;
-    if (until_mine == 0) {
+    if (VERIFY && speaks && !odd) record[my_row] = correction;
+    if (VERIFY && until_mine == 0) {
       if constexpr (KDA) {
         copy_key_and_gate(rule, args.records, row, head, from_head, t, in_warp, 32);
       } else {
@@ -265,7 +271,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
       }
       until_mine = args.cut.tiles;
     }
-    if (t + 1 == length) break;
+    if (VERIFY && t + 1 == length) break;
     --until_mine;
     out += out_step;
     record += record_step;
@@ -276,9 +282,10 @@ __global__ void __launch_bounds__(32 * kMaxWarps) verify_few_kernel(const __grid
       for (int j = 0; j < CHUNKS; ++j) add_rank_one(tile.h[r][j], c, k[j]);
     }
   }
+  if constexpr (!VERIFY) store_tile<CHUNKS, ROWS, WHOLE>(tile, state + row.block * state_step, group_row, V, K, lane.in_row);
 }
 
-// Which of these kernels there are in both forms.
+// Which of verify's kernels there are in both forms.
 template <int CHUNKS, bool WHOLE>
 constexpr bool kFewBothForms = CHUNKS == 4 && WHOLE;
 
