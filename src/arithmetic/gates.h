@@ -24,7 +24,7 @@ RSSM_HOST_DEVICE float softplus(float x, float beta, float threshold) {
 }
 
 // The same with beta = 1, without the product and the quotient: a division is most of a GPU's branches here.
-RSSM_HOST_DEVICE float softplus(float x, float threshold) {
+RSSM_HOST_DEVICE float softplus_of_one(float x, float threshold) {
   const float soft = log_f32(1.0f + exp_f32(x));
   return x <= threshold ? soft : x;
 }
@@ -35,8 +35,8 @@ RSSM_HOST_DEVICE float kda_decay(float y, float exp_A_log, float softplus_beta, 
   return exp_f32(-exp_A_log * softplus(y, softplus_beta, softplus_threshold));
 }
 
-RSSM_HOST_DEVICE float kda_decay(float y, float exp_A_log, float softplus_threshold) {
-  return exp_f32(-exp_A_log * softplus(y, softplus_threshold));
+RSSM_HOST_DEVICE float kda_decay_of_one(float y, float exp_A_log, float softplus_threshold) {
+  return exp_f32(-exp_A_log * softplus_of_one(y, softplus_threshold));
 }
 
 // The same with a lower bound < 0: the log of the decay stays between the bound and 0.

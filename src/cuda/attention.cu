@@ -98,15 +98,21 @@ __global__ void __launch_bounds__(kSplitThreads) rows_kernel(const __grid_consta
   }
 }
 
+// Enough to keep memory busy; every block reads a row's whole token_index.
+constexpr std::int64_t kMostRowBlocks = 16 * kFullGrid;
+
 template <int kSize, int kLanes>
 void launch_rows(PartArgs args, std::int64_t tokens, Launcher& launcher) {
   const std::int64_t N = args.rows.rows;
   args.z_tiles = blocks_for(args.sizes.HV * args.sizes.V, std::int64_t{kSplitThreads} * kLanes);
   const std::int64_t tiles = args.z_tiles + blocks_for(2 * args.sizes.HV, kSplitThreads);
-  // What a row has at most, or, of rows of any length, on the average.
-  const std::int64_t of_row = args.kind == PartKind::plain ? blocks_for(tokens, N) : min64(args.rows.capacity, tokens);
-  args.tokens_per_block = split_tokens(tiles * N, of_row);
-  const std::int64_t shares = std::clamp<std::int64_t>(blocks_for(of_row, args.tokens_per_block), 1, 4096);
+  const bool plain = args.kind == PartKind::plain;
+  const std::int64_t average = plain ? blocks_for(tokens, N) : min64(args.rows.capacity, tokens);
+  args.tokens_per_block = split_tokens(tiles * N, average);
+  // Where plain rows are long on the average one may have all tokens.
+  const std::int64_t longest = plain && average > args.tokens_per_block ? tokens : average;
+  const std::int64_t most = std::max<std::int64_t>(kMostRowBlocks / (tiles * N), 1);
+  const std::int64_t shares = std::clamp<std::int64_t>(blocks_for(longest, args.tokens_per_block), 1, most);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(N), static_cast<unsigned>(shares));
   launcher.put(rows_kernel<kSize, kLanes>, grid, kSplitThreads, 0, args);
 }

@@ -48,8 +48,8 @@ struct AskedToken {
   std::uint32_t raw_gate[4 * kDecayChunks<CHUNKS, KDA> + 1];  // kda's
 };
 
-// Grid: x blocks of cut.warps warps, each warp a tile of a head, ROWS value rows a lane group; z rows. Right for rows of any length; warps_alone and
-// decodes_alone hand it short ones. VERIFY: it leaves records instead of a state.
+// Grid: x blocks of cut.warps warps, each warp a tile of a head, ROWS value rows a lane group; z rows. Right for rows of any length; warps_alone
+// hands it short ones, decodes_alone rows that are short on the average. VERIFY: it leaves records instead of a state.
 template <class State, int CHUNKS, int ROWS, bool WHOLE, bool KDA, bool VERIFY, Form F>
 __global__ void __launch_bounds__(32 * kMaxWarps) few_kernel(const __grid_constant__ FewArgs args) {
   constexpr int kDecays = 4 * kDecayChunks<CHUNKS, KDA>;
@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps) few_kernel(const __grid_consta
     const int channel = decay_channel(d, lane);
     raw_bias[d] = channel < K ? load_raw(at(rule.gate.dt_bias, head, channel), rule.gate.dt_bias.dtype) : 0;
   }
+  // As the block, read beside the offsets; used only of a live row.
   const bool from_block = VERIFY || starts_from_block(args.rows, i);
   DeviceRow row = row_of(row_source);
   if (F == Form::any) drop_bad_tokens(args.rows, row);

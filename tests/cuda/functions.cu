@@ -21,7 +21,7 @@ __device__ std::uint32_t apply(Function f, std::uint32_t pattern) {
     case Function::softplus:
       return __float_as_uint(arithmetic::softplus(x, 1.5f, 20.0f));
     case Function::softplus_of_one:  // the host divides by one
-      return __float_as_uint(arithmetic::softplus(x, 20.0f));
+      return __float_as_uint(arithmetic::softplus_of_one(x, 20.0f));
     case Function::inverse_norm:
       return __float_as_uint(arithmetic::inverse_norm(x));
     case Function::to_bf16:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 WAIT = "after_previous();"
 # What may stand before the wait: these calls work out addresses and read parameters alone.
-CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "few_rows", "key_head", "row_of_lane", "dtype_of", "size_of", "row_source", "z_run", "gate_run", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
+CALLS = {"int", "lane_of_thread", "part_of_block", "token_source", "key_head", "row_of_lane", "dtype_of", "size_of", "row_source", "z_run", "gate_run", "settle", "at", "let_next_start", "static_cast", "reinterpret_cast"}
 # Control, elements behind a pointer, conditions that may skip something: but for the one that ends a call of let_next_start, which decides nothing here.
 REFUSED = re.compile(r"\b(?:if(?!\s+constexpr)|for|while|switch|do|goto|return|asm|__syncthreads)\b|&&(?!\s*!?[kL\w.]+\)?;)|\|\||#|->")
 

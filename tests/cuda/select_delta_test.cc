@@ -181,7 +181,6 @@ TEST(SelectDelta, WarpsWorkAloneOnFewHeadsAndTokens) {
   EXPECT_EQ(cut_few(4, 128, 48, 2), (FewCut{8, 6}));
 }
 
-// What was measured on an H200, 48 value heads: 1, 8, 32, 64, 128 and 256 rows.
 TEST(SelectDelta, WarpsDecodeAloneAboutATokenARow) {
   for (const std::int64_t rows : {1, 2, 8, 256, 65535}) {
     EXPECT_TRUE(decodes_alone(128, true, 128, 4, rows, rows));

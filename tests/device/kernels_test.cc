@@ -18,6 +18,8 @@
 namespace device_test {
 namespace {
 
+using recoverssm::GatedDeltaRuleParams;
+using recoverssm::RuleInputs;
 using recoverssm::WindowMode;
 
 const std::vector<std::string> kAllKernels = {
@@ -165,16 +167,31 @@ void add_delta(std::vector<Case>& cases) {
   }
 }
 
-// Plain rows of about a token each, whose warps work alone: few heads and many, idle warps in a block's end, value rows by the hundred; tokens as
-// many as rows, so that some rows have none and others several.
+// Plain rows of about a token each, whose warps work alone: few heads and many, idle warps in a block's end, value rows by the hundred; of 90 rows
+// the last one has all that others leave, some forty tokens. And what a gate can be told.
 void add_decode(std::vector<Case>& cases) {
+  const auto add = [&](const std::string& name, const LayerShape& layer, int rows, const std::function<void(RuleInputs&)>& tell) {
+    // Four tokens of all are the window's.
+    const SceneShape shape{.layers = {layer}, .rows = 1, .plain_rows = rows, .plain_tokens = rows - 4, .S = 1};
+    cases.push_back({layer.text() + ", a token a row, " + std::to_string(rows) + " rows" + name + ": rule", shape,
+                     [tell](const Scene& scene, const Side& side, Runner& run) {
+                       GatedDeltaRuleParams params = rule(scene, side, 0);
+                       tell(params.inputs);
+                       run(params);
+                     }});
+  };
   for (const LayerKind kind : {LayerKind::gdn, LayerKind::kda}) {
-    for (const auto& [HV, V, rows] : {std::array{4, 36, 8}, std::array{5, 36, 14}, std::array{9, 160, 7}, std::array{5, 4, 40}}) {
-      const LayerShape layer{.kind = kind, .H = 1, .HV = HV, .V = V, .T = DType::bf16, .out = DType::bf16};
-      // Four tokens of all are the window's.
-      const SceneShape shape{.layers = {layer}, .rows = 1, .plain_rows = rows, .plain_tokens = rows - 4, .S = 1};
-      cases.push_back({layer.text() + ", a token a row, " + std::to_string(rows) + " rows: rule", shape,
-                       [](const Scene& scene, const Side& side, Runner& run) { run(rule(scene, side, 0)); }});
+    const LayerShape layer{.kind = kind, .H = 1, .HV = 5, .V = 36, .T = DType::bf16, .out = DType::bf16};
+    for (const auto& [HV, V, rows] : {std::array{4, 36, 8}, std::array{5, 36, 14}, std::array{9, 160, 7}, std::array{5, 4, 90}}) {
+      LayerShape other = layer;
+      other.HV = HV;
+      other.V = V;
+      add("", other, rows, [](RuleInputs&) {});
+    }
+    for (const int rows : {14, 90}) {
+      add(", softplus of another beta", layer, rows, [](RuleInputs& in) { in.softplus_beta = 1.5F; });
+      add(", no norm", layer, rows, [](RuleInputs& in) { in.l2norm = false; });
+      if (kind == LayerKind::kda) add(", bounded", layer, rows, [](RuleInputs& in) { in.lower_bound = -5.0F; });
     }
   }
 }

@@ -222,10 +222,11 @@ GdnAttentionParams attention(const Scene& scene, const Side& side, std::size_t l
   g.state = side(p.state);
   g.out = side(p.out);
   g.z = side(p.z);
-  if (parts.find('p') != std::string::npos) {
+  const bool direct = parts.find('d') != std::string::npos;
+  if (direct || parts.find('p') != std::string::npos) {
     AttentionPlainPart part;
     part.rows = plain_rows(scene, side, true);
-    part.rows.token_index = side(scene.plain.token_index);
+    if (!direct) part.rows.token_index = side(scene.plain.token_index);
     if (scene.shape.lazy) {
       part.pending = side(p.pending);
       part.records = records_of(p, side);
@@ -371,11 +372,14 @@ std::vector<Named> all_programs() {
       {"split, plain conv, rule with pending, lazy verify, materialize", {.layers = {gdn}, .lazy = true}, other_operations},
       // About a token a row, with states of fp32: the rule's warps work alone. Few heads, and many.
       {"plain conv + rule, a token a row, few rows",
-       {.layers = {gdn, kda_bf16}, .rows = 1, .plain_rows = 12, .plain_tokens = 8, .S = 1},
+       {.layers = {gdn, kda_bf16}, .rows = 3, .plain_rows = 12, .plain_tokens = 6, .S = 1},
        plain_step},
       {"plain conv + rule, a token a row, many rows",
-       {.layers = {gdn, kda_bf16}, .rows = 1, .plain_rows = 40, .plain_tokens = 36, .S = 1},
+       {.layers = {gdn, kda_bf16}, .rows = 3, .plain_rows = 40, .plain_tokens = 34, .S = 1},
        plain_step},
+      {"gdn_attention, a token a row",
+       {.layers = {gdn}, .rows = 3, .plain_rows = 12, .plain_tokens = 6, .S = 1},
+       gated("d", WindowMode::verify)},
       // Windows so short, and heads so few, that verify's warps work alone.
       {"conv + verify + plan + commit, windows of one token", {.layers = {gdn, kda, odd}, .S = 1}, eager_step, true},
       {"conv + verify + plan + commit, windows of at most three", {.layers = {gdn, half}, .S = 3}, eager_step, true},

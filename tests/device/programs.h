@@ -18,7 +18,7 @@ recoverssm::GatedDeltaRuleVerifyParams verify(const Scene& scene, const Side& si
 recoverssm::ShortConvParams short_conv(const Scene& scene, const Side& side, std::size_t layer, bool windows);
 recoverssm::CommitPlanParams plan(const Scene& scene, const Side& side);
 recoverssm::AlignAdvanceParams advance(const Scene& scene, const Side& side);
-// parts: any of "p" and "w".
+// parts: "w", and one of "p" and "d", whose plain rows have no token_index.
 recoverssm::GdnAttentionParams attention(const Scene& scene, const Side& side, std::size_t layer, const std::string& parts,
                                          recoverssm::WindowMode mode);
 

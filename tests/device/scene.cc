@@ -234,6 +234,8 @@ Mix Scene::random_mix() {
 }
 
 void Scene::draw_rows(const Mix& mix_) {
+  if (mix_.live < 0 || mix_.null < 0 || mix_.live + mix_.null > shape.rows)
+    throw std::logic_error("a mix of other rows than the scene has");
   mix = mix_;
   row_kinds.assign(static_cast<std::size_t>(shape.rows), 'e');
   std::fill_n(row_kinds.begin(), mix.live, 'l');
