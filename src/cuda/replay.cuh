@@ -128,7 +128,8 @@ __host__ __device__ inline int head_blocks(const LayerArgs& layer, int value_row
 
 // Grid: x the blocks of a row (value tiles of heads, then pieces of the line), y rows, z layers.
 template <class State, int CHUNKS, bool WHOLE, bool KDA>
-__global__ void __launch_bounds__(kReplayThreads, replay_blocks(WHOLE)) replay_kernel(const __grid_constant__ ReplayTable table) {
+__global__ void __launch_bounds__(kReplayThreads, replay_blocks(WHOLE, CHUNKS, KDA))
+    replay_kernel(const __grid_constant__ ReplayTable table) {
   after_previous();
   extern __shared__ float4 shared[];
   const LayerArgs& layer = table.layers[blockIdx.z];
