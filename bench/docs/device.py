@@ -90,6 +90,15 @@ def conv_table(run):
     return table(lines) if len(lines) > 1 else ""
 
 
+def attention_table(run):
+    lines = [["gdn_attention, a layer in three launches", "a token a row, us", "verify of 4 tokens, us"]]
+    for rows in (1, 8, 32, 64, 128, 256):
+        found = [run.find(f"gdn_attention.{part}", rows, tokens) for part, tokens in (("decode", 1), ("verify", 4))]
+        if any(found):
+            lines.append([f"{rows} row{'s' * (rows > 1)}", *(text(us(r)) for r in found)])
+    return table(lines) if len(lines) > 1 else ""
+
+
 def commit_table(run):
     lines = [["commit, T = 4, 3 kept", "us", "of copy", "host, us"]]
     for r in run.all:
@@ -131,7 +140,7 @@ def markdown(run, name):
             made = windows_table(run, gate, state)
             if made:
                 parts += [made] if (gate, state) == ("gdn", "f32") else [f"{gate}, {state} states:", made]
-    parts += [part for part in (conv_table(run), commit_table(run), prefill_table(run), step_table(run)) if part]
+    parts += [part for part in (conv_table(run), attention_table(run), commit_table(run), prefill_table(run), step_table(run)) if part]
     return "\n\n".join(parts)
 
 
