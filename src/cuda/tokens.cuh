@@ -56,7 +56,8 @@ __device__ __forceinline__ float inverse_norm_of(const float4 (&x)[CHUNKS], int 
 template <class F>
 __device__ __forceinline__ void with_kda_decay(const GateArgs& gate, float exp_A_log, F&& f) {
   if (gate.bounded) return f([&](float y) { return arithmetic::kda_decay_bounded(y, exp_A_log, gate.lower_bound); });
-  if (gate.softplus_beta == 1.0f) return f([&](float y) { return arithmetic::kda_decay_of_one(y, exp_A_log, gate.softplus_threshold); });
+  if (gate.softplus_beta == 1.0f)
+    return f([&](float y) { return arithmetic::kda_decay_of_one(y, exp_A_log, gate.softplus_threshold); });
   f([&](float y) { return arithmetic::kda_decay(y, exp_A_log, gate.softplus_beta, gate.softplus_threshold); });
 }
 __device__ __forceinline__ float gate_input(const GateArgs& gate, float raw, std::int64_t head, int k) {
