@@ -193,10 +193,7 @@ RuleInputs rule_inputs(const GdnAttentionParams& p, const Intermediates& m) {
 template <int kSize>
 void launch_rows(const GdnAttentionParams& p, const PartArgs& args, std::int64_t tokens, Launcher& launcher) {
   constexpr int kWidest = 16 / kSize;
-  const bool fit = packed_lanes_fit(args.sizes, kWidest) &&
-                   lanes_fit(p.qkvz.data, kSize, p.qkvz.stride[1], {p.qkvz.stride[0]}, kWidest) &&
-                   lanes_fit(p.z.data, kSize, p.z.stride[2], {p.z.stride[0], p.z.stride[1]}, kWidest);
-  if (fit) return launch_rows<kSize, kWidest>(args, tokens, launcher);
+  if (z_lanes_fit(args.sizes, p.qkvz, p.z, kWidest)) return launch_rows<kSize, kWidest>(args, tokens, launcher);
   launch_rows<kSize, 1>(args, tokens, launcher);
 }
 

@@ -67,13 +67,9 @@ PackedSizes sizes_of(const SplitProjectionsParams& p) {
 }
 
 bool split_lanes_fit(const SplitProjectionsParams& p, int lanes) {
-  const std::int64_t size = size_of(p.qkvz.dtype);
-  const auto fit = [&](const TensorView& t, std::int64_t last, std::initializer_list<std::int64_t> strides) {
-    return lanes_fit(t.data, size, last, strides, lanes);
-  };
-  return packed_lanes_fit(sizes_of(p), lanes) && fit(p.qkvz, p.qkvz.stride[1], {p.qkvz.stride[0]}) &&
-         fit(p.mixed_qkv, p.mixed_qkv.stride[1], {p.mixed_qkv.stride[0]}) &&
-         fit(p.z, p.z.stride[2], {p.z.stride[0], p.z.stride[1]});
+  const TensorView& qkv = p.mixed_qkv;
+  return z_lanes_fit(sizes_of(p), p.qkvz, p.z, lanes) &&
+         lanes_fit(qkv.data, size_of(qkv.dtype), qkv.stride[1], {qkv.stride[0]}, lanes);
 }
 
 template <int kSize, int kLanes>

@@ -135,7 +135,7 @@ Status execute(const GatedDeltaRuleParams& p, const Launch& launch) {
   if (!p.pending.present() && tokens_are_bf16(args.rule, args.rows, args.out) &&
       decodes_alone(args.rule.K, state_aligned(p.state), args.rule.V, size_of(p.state.dtype), args.rows.tokens, args.rows.rows)) {
     if (p.inputs.gate == Gate::gdn) {
-      launch_decode<2, false>(args, launcher);
+      launch_decode<decode_rows(0, false), false>(args, launcher);  // whatever the heads
     } else if (decode_rows(heads, true) == 2) {
       launch_decode<2, true>(args, launcher);
     } else {

@@ -68,7 +68,7 @@ constexpr std::int64_t segment_of_mark(std::int64_t mark, std::int64_t begin, st
 // Extra item that stands for segment 1 of a row from token `begin` on.
 constexpr std::int64_t item_of_second(std::int64_t begin, std::int64_t segment) { return begin / segment; }
 
-// split_projections: tokens that a thread moves one after the other, having worked out once what its columns are.
+// split_projections, and gdn_attention's first launch: tokens that a thread moves one after the other, having worked out once what its columns are.
 constexpr int kSplitThreads = 128;
 constexpr std::int64_t kSplitTokens = 8;
 

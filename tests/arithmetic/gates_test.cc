@@ -85,10 +85,9 @@ TEST(Softplus, BetaOfOneAddsNoRounding) {
   do {
     const float x = float_of(pattern);
     for (const float threshold : {20.0f, 0.5f, -1.0f}) {
-      const float with_beta = softplus(x, 1.0f, threshold), without = softplus_of_one(x, threshold);
-      ASSERT_TRUE(bits(with_beta) == bits(without) || (std::isnan(with_beta) && std::isnan(without))) << x << ", " << threshold;
-      const float decay = kda_decay_of_one(x, 0.7f, threshold);
-      ASSERT_TRUE(bits(kda_decay(x, 0.7f, 1.0f, threshold)) == bits(decay) || std::isnan(decay)) << x << ", " << threshold;
+      const auto same = [](float a, float b) { return bits(a) == bits(b) || (std::isnan(a) && std::isnan(b)); };
+      ASSERT_TRUE(same(softplus(x, 1.0f, threshold), softplus_of_one(x, threshold))) << x << ", " << threshold;
+      ASSERT_TRUE(same(kda_decay(x, 0.7f, 1.0f, threshold), kda_decay_of_one(x, 0.7f, threshold))) << x << ", " << threshold;
     }
     pattern += 1024;
   } while (pattern > 1024);
